@@ -102,7 +102,7 @@ def create_workspace(root: Path, *, lane: str | None = None) -> Workspace:
             folder.mkdir(parents=True, exist_ok=True)
         marker = workspace.root / MARKER
         if not marker.exists():
-            text = "# kgagent workspace. `lane` is what \"here\" means in questions.\n" + (f'lane = "{lane}"\n' if lane else "")
+            text = '# kgagent workspace. `lane` is what "here" means in questions.\n' + (f'lane = "{lane}"\n' if lane else "")
             write_atomic(marker, text.encode())
     except OSError as error:
         raise StorageError(f"can't make a workspace: {error.strerror or error}", where=str(root), hint="choose a folder you can write to") from error

@@ -1,0 +1,1 @@
+"""Questions answered from the graph, with citations."""

@@ -1,0 +1,1 @@
+"""The TPU compiler with no TPU: ahead-of-time compilation and what it can decide."""

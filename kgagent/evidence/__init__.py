@@ -1,0 +1,1 @@
+"""What compilers and profilers say, joined to source lines."""

@@ -1,0 +1,1 @@
+"""Experiments: build, check, time and judge what any proposer wrote."""

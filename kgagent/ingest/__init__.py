@@ -1,0 +1,1 @@
+"""Source into graph: repo walk, tree-sitter symbols, JAX and Pallas extraction."""

@@ -1,0 +1,1 @@
+"""Lanes: what is optimised and how it is judged."""

@@ -1,0 +1,1 @@
+"""Which experiment next, and why."""

@@ -1,0 +1,1 @@
+"""The Obsidian mirror of the graph."""
