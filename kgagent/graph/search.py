@@ -18,7 +18,7 @@ KIND_RANK = {"concept": 0, "kernel": 0, "lane": 0, "lever": 1, "experiment": 1, 
 
 def find(graph: Graph, text: str, *, kind: str | None = None, limit: int = 20) -> tuple[Hit, ...]:
     """The best `limit` nodes for a text; an empty tuple when nothing matches."""
-    text = text.strip()
+    text = text.replace("\0", " ").strip()
     if not text:
         return ()
     found: dict[int, tuple[float, Hit]] = {}
