@@ -1,0 +1,322 @@
+"""HLO text of any dialect as frozen records: modules, computations, instructions with operands, attributes and frames.
+
+Only each instruction's head (name, shape, opcode) is read at once; operands and attributes are read from the kept line when
+somebody asks, which is what makes 20 MB modules a matter of a second.
+"""
+
+from __future__ import annotations
+
+import gc
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from kgagent.errors import EvidenceError
+from kgagent.evidence.frames import TABLES, Frame, FrameTable
+from kgagent.evidence.scan import balanced, close_paren, quoted, split_attributes
+from kgagent.evidence.shapes import data_bytes, leaves
+
+_HEAD = re.compile(r"\s+(ROOT )?%?([^\s=]+) = (\(.*?\)|[^\s(]\S*) ([a-zA-Z][\w\-]*)\(")
+_COMPUTATION = re.compile(r"(ENTRY )?%?([^\s({]+)\s*(\(.*\) -> .*)?\{\s*$", re.DOTALL)
+_CLOSE = re.compile(r"\}(?:, execution_thread=\"[^\"]*\")?\s*$")
+_MODULE = re.compile(r"HloModule\s+([^\s,]+)")
+_OPERAND = re.compile(r"%([^\s,()]+)")
+_FRAME_ID = re.compile(r"stack_frame_id=(\d+)")
+_OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
+_SOURCE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?:\s+source_line=(\d+))?')
+_COLUMN = re.compile(r"source_column=(\d+)")
+_CALLED = re.compile(r"\b(calls|to_apply|condition|body|true_computation|false_computation|select|scatter|comparator|called_computation)=%?([^\s,{}]+)")
+_CALLED_LIST = re.compile(r"\b(branch_computations|called_computations|calls)=\{([^}]*)\}")
+_UNREAD_KEPT = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One HLO instruction; `text` is its whole line, from which the rest is read when asked for."""
+
+    name: str
+    opcode: str
+    shape: str  # as printed, layout included
+    text: str
+    args_at: int  # offset in text just behind "opcode("
+    is_root: bool
+
+    @property
+    def args_end(self) -> int:
+        """Offset of the parenthesis that closes the operands."""
+        return close_paren(self.text, self.args_at)
+
+    @property
+    def args(self) -> str:
+        """What stands between the parentheses: operands, a parameter's number, a constant's value."""
+        return self.text[self.args_at : self.args_end]
+
+    @property
+    def operands(self) -> tuple[str, ...]:
+        """Operand names in order; () for parameters, constants and the like."""
+        if self.opcode in ("parameter", "constant", "iota"):
+            return ()
+        args = self.args
+        if "%" in args:
+            return tuple(_OPERAND.findall(args))
+        names = []
+        for part in args.split(","):  # the dialect without % also prints operands without shapes, or with them before a space
+            word = part.replace("*/", "*/ ").split()[-1:] or [""]
+            if word[0] and not word[0].endswith(("]", "}", ")")) and "[" not in word[0]:
+                names.append(word[0])
+        return tuple(names)
+
+    @property
+    def tail(self) -> str:
+        """The attributes as printed, behind the operands."""
+        return self.text[self.args_end + 1 :]
+
+    @property
+    def attributes(self) -> dict[str, str]:
+        """Attribute texts by name, in order."""
+        return split_attributes(self.tail)
+
+    def attribute(self, name: str) -> str | None:
+        """One attribute's text; cheaper than reading all when it is absent."""
+        return self.attributes.get(name) if f"{name}=" in self.text else None
+
+    @property
+    def metadata(self) -> str:
+        """The metadata braces as printed, without reading the other attributes; '' where there are none."""
+        start = self.text.find(", metadata={", self.args_at)
+        if start < 0:
+            return ""
+        start += len(", metadata={")
+        end = self.text.find("}", start)
+        while end >= 0 and not balanced(self.text[start:end]):  # op_name may hold braces
+            end = self.text.find("}", end + 1)
+        return self.text[start:end] if end >= 0 else self.text[start:]
+
+    @property
+    def op_name(self) -> str:
+        """The JAX name stack, e.g. `jit(f)/attention/dot_general`."""
+        found = _OP_NAME.search(self.metadata)
+        return quoted(found.group(1)) if found else ""
+
+    @property
+    def frame_id(self) -> int:
+        """The stack frame's id; 0 for none."""
+        found = _FRAME_ID.search(self.metadata)
+        return int(found.group(1)) if found else 0
+
+    @property
+    def called(self) -> tuple[tuple[str, str], ...]:
+        """(role, computation) of what it calls: calls, to_apply, condition, body, branch_computations …"""
+        if "=%" not in self.text and self.opcode not in CALLERS:
+            return ()
+        tail = self.tail
+        config = tail.find(", backend_config=")
+        tail = tail if config < 0 else tail[:config]
+        lists = [(role, name.strip().lstrip("%")) for role, names in _CALLED_LIST.findall(tail) for name in names.split(",") if name.strip()]
+        return tuple((role, name) for role, name in _CALLED.findall(tail) if name != "{") + tuple(lists)
+
+    @property
+    def target(self) -> str:
+        """A custom call's target; '' otherwise."""
+        return (self.attribute("custom_call_target") or "").strip('"') if self.opcode.startswith("custom-call") else ""
+
+    @property
+    def output_bytes(self) -> int:
+        """Bytes of the result's values, tuples summed."""
+        return data_bytes(self.shape)
+
+    @property
+    def spaces(self) -> frozenset[int]:
+        """Memory spaces of the result: 0 HBM, 1 VMEM."""
+        return frozenset(leaf.space for leaf in leaves(self.shape))
+
+
+CALLERS = frozenset(
+    ("fusion", "call", "while", "conditional", "reduce", "reduce-window", "scatter", "sort", "map", "select-and-scatter", "all-reduce",
+     "all-reduce-start", "reduce-scatter", "async-start", "async-update", "async-done", "custom-call", "all-reduce-done")
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Computation:
+    """A named list of instructions in printed order (execution order when the module is scheduled)."""
+
+    name: str
+    is_entry: bool
+    line: int  # 1-based line of its header
+    instructions: tuple[Instruction, ...] = field(repr=False)
+
+    @cached_property
+    def by_name(self) -> dict[str, Instruction]:
+        return {instruction.name: instruction for instruction in self.instructions}
+
+    @cached_property
+    def root(self) -> Instruction:
+        """The ROOT instruction; printers that mark none put it last."""
+        return next((i for i in reversed(self.instructions) if i.is_root), self.instructions[-1])
+
+    @cached_property
+    def parameters(self) -> dict[int, Instruction]:
+        return {int(i.args): i for i in self.instructions if i.opcode == "parameter" and i.args.strip().isdigit()}
+
+
+@dataclass(frozen=True)
+class Module:
+    """A parsed module. `unread` counts lines no rule understood; the first of them are kept to be shown."""
+
+    name: str
+    header: str
+    frames: FrameTable = field(repr=False)
+    computations: dict[str, Computation] = field(repr=False)
+    entry: Computation
+    instruction_count: int
+    unread: int
+    unread_lines: tuple[tuple[int, str], ...]
+    text_bytes: int
+
+    @property
+    def is_scheduled(self) -> bool:
+        return "is_scheduled=true" in self.header
+
+    def instructions(self) -> Iterator[tuple[Computation, Instruction]]:
+        """Every instruction with the computation it stands in."""
+        for computation in self.computations.values():
+            for instruction in computation.instructions:
+                yield computation, instruction
+
+    def own_frames(self, instruction: Instruction) -> tuple[Frame, ...]:
+        """The frame chain in the instruction's own metadata, innermost first."""
+        metadata = instruction.metadata
+        if not metadata:
+            return ()
+        found = _FRAME_ID.search(metadata)
+        if found:
+            chain = self.frames.chain(int(found.group(1)))
+            if chain:
+                return chain
+        source = _SOURCE.search(metadata)
+        if source is None:
+            return ()
+        column = _COLUMN.search(metadata)
+        return (Frame(quoted(source.group(1)), int(source.group(2) or 0), column=int(column.group(1)) if column else 0),)
+
+
+def read_hlo(path: Path) -> Module:
+    """Parse a file; `EvidenceError` says what is wrong with it."""
+    try:
+        return parse_hlo(path.read_bytes(), where=str(path))
+    except OSError as error:
+        raise EvidenceError(f"HLO text can't be read: {error.strerror or error}", where=str(path)) from error
+
+
+def parse_hlo(text: str | bytes, *, where: str = "") -> Module:
+    """Parse HLO text; what isn't HLO, or is cut off, is an `EvidenceError` and never half a module."""
+    if isinstance(text, bytes):
+        try:
+            text = text.decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise EvidenceError("this is not HLO text (it isn't UTF-8)", where=where, hint="give the *.txt dump, not the *.pb") from error
+    collecting = gc.isenabled()
+    gc.disable()  # only acyclic records are made below; collections would take a third of the time
+    try:
+        return _Reader(text, where).module()
+    finally:
+        if collecting:
+            gc.enable()
+
+
+class _Reader:
+    """One pass over the lines; knows whether it is in the header, a table or a computation."""
+
+    def __init__(self, text: str, where: str) -> None:
+        self.text_bytes = len(text)
+        self.lines = text.split("\n")
+        self.where = where
+        self.frames = FrameTable()
+        self.computations: dict[str, Computation] = {}
+        self.entry: Computation | None = None
+        self.unread: list[tuple[int, str]] = []
+        self.unread_count = 0
+        self.count = 0
+
+    def module(self) -> Module:
+        lines = self.lines
+        start = next((n for n, line in enumerate(lines) if line.startswith("HloModule")), None)
+        found = _MODULE.match(lines[start]) if start is not None else None
+        if start is None or found is None:
+            raise EvidenceError("this is not HLO text: no line starts with HloModule", where=self.where, hint="give a compiled.as_text() or *.txt dump")
+        header, at, table = lines[start], start + 1, ""
+        total = len(lines)
+        while at < total and lines[at].strip() and not balanced(header):  # attributes with newlines in them
+            header += "\n" + lines[at]
+            at += 1
+        while at < total:
+            line = lines[at]
+            if not line or line.isspace():
+                table = ""
+            elif line in TABLES:
+                table = line
+            elif not (table and self.frames.add(table, line)):
+                opening = _COMPUTATION.match(line) if not line[0].isspace() else None
+                if opening is None:
+                    self._not_read(at)
+                else:
+                    at = self._computation(opening, at)
+            at += 1
+        if self.entry is None:
+            what = "the HLO text is cut: it has no ENTRY computation" if self.computations or self.count else "the module is empty"
+            raise EvidenceError(what, where=self.where, hint="dump it again; the writer may have been killed")
+        return Module(
+            found.group(1), header, self.frames, self.computations, self.entry, self.count, self.unread_count, tuple(self.unread), self.text_bytes
+        )  # fmt: skip
+
+    def _not_read(self, at: int) -> None:
+        self.unread_count += 1
+        if len(self.unread) < _UNREAD_KEPT:
+            self.unread.append((at + 1, self.lines[at]))
+
+    def _computation(self, opening: re.Match[str], at: int) -> int:
+        """Read to the closing brace; returns its line."""
+        lines, head, total = self.lines, _HEAD.match, len(self.lines)
+        first = at
+        out: list[Instruction] = []
+        append = out.append
+        shared: dict[str, str] = {}
+        share = shared.setdefault
+        while True:
+            at += 1
+            if at >= total:
+                raise EvidenceError(f"the HLO text is cut inside computation {opening.group(2)}", where=f"{self.where}:{total}", hint="dump it again")
+            line = lines[at]
+            found = head(line)
+            if found is not None:
+                root, name, shape, opcode = found.groups()
+                append(Instruction(name, share(opcode, opcode), share(shape, shape), line, found.end(), root is not None))
+                continue
+            if line[:1] == "}" and _CLOSE.match(line) and (not out or not self._open(out[-1], lines[at - 1])):
+                break
+            if out and not line[:1].isspace() and line and self._open(out[-1], lines[at - 1]):
+                last = out[-1]  # a string attribute with newlines in it goes on here
+                out[-1] = Instruction(last.name, last.opcode, last.shape, f"{last.text}\n{line}", last.args_at, last.is_root)
+            elif line and not line.isspace():
+                if out and self._open(out[-1], lines[at - 1]):
+                    last = out[-1]
+                    out[-1] = Instruction(last.name, last.opcode, last.shape, f"{last.text}\n{line}", last.args_at, last.is_root)
+                else:
+                    self._not_read(at)
+        if not out:
+            self._not_read(first)
+            return at
+        computation = Computation(opening.group(2), opening.group(1) is not None, first + 1, tuple(out))
+        self.computations[computation.name] = computation
+        self.count += len(out)
+        if computation.is_entry:
+            self.entry = computation
+        return at
+
+    @staticmethod
+    def _open(last: Instruction, previous_line: str) -> bool:
+        """Whether the instruction still waits for a closing brace; only those that don't end cleanly are scanned."""
+        return ("\n" in last.text or previous_line.endswith(("{", ",", "["))) and not balanced(last.text)
