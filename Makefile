@@ -1,0 +1,42 @@
+# `make demo` runs the main job in a fresh workspace; `make test` runs the tests. Both set up .venv first.
+.DEFAULT_GOAL := help
+PYTHON ?= $(shell sh .ci/pick-python)
+VENV ?= .venv
+BIN := $(VENV)/bin
+DEMO ?= demo-workspace
+
+.PHONY: help demo test check lint constraints clean $(addprefix bench-,ingest evidence)
+
+help:  ## what can be made
+	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+
+# One stamp an environment: installed again only when the project file or the pins change.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	@test -n "$(PYTHON)" || exit 1
+	@echo "setting up $(VENV) with $(PYTHON)" >&2
+	@test -x $(BIN)/python || "$(PYTHON)" -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable "./.[demo,dev]"
+	@touch $@
+
+demo: $(VENV)/.installed  ## the main job, end to end, in demo-workspace/
+	$(BIN)/kgagent -w $(DEMO) demo
+
+test: $(VENV)/.installed  ## all tests
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.installed  ## style, import contracts, types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/mypy
+
+check: test lint  ## what CI runs
+
+bench-%: $(VENV)/.installed bench/%.py  ## bench-ingest, bench-evidence: a table, then one JSON line
+	$(BIN)/python bench/$*.py
+
+constraints: $(VENV)/.installed  ## pin again, for every Python found
+	$(BIN)/python .ci/constraints.py
+
+clean:  ## forget the environment and the demo
+	rm -rf $(VENV) $(DEMO)

@@ -1,0 +1,7 @@
+"""The command line: parse, call, print, exit; nothing else.
+
+stdout is data, stderr narration, exit codes an interface: 0 ok, 1 the thing asked about failed, 2 usage or configuration,
+3 try again, 130 interrupted.
+"""
+
+from kgagent.cli.main import main as main

@@ -1,0 +1,88 @@
+"""Commands that fill and mirror the graph: ingest, sources, rebuild, wiki."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from kgagent.cli.output import Progress, State, emit, json_option, narrate, table
+from kgagent.graph import open_graph
+
+
+@click.command()
+@click.argument("locators", nargs=-1, required=True, metavar="SOURCE…")
+@click.option("--no-link", is_flag=True, help="Don't look for concepts afterwards.")
+@json_option
+@click.pass_obj
+def ingest(state: State, locators: tuple[str, ...], no_link: bool, as_json: bool) -> None:
+    """Read sources into the graph.
+
+    A SOURCE is pkg:NAME (the installed package, never imported; pkg:NAME/SUB for a part), or a folder or file.
+    Unchanged files are skipped by content; one transaction a source.
+    """
+    from kgagent.ingest import ingest as ingest_sources
+    from kgagent.knowledge import link, sync_concepts
+
+    with open_graph(state.workspace, write=True) as graph, Progress(as_json) as progress:
+        reports = ingest_sources(graph, locators, progress=progress)
+        if not no_link and any(r.changed for r in reports):
+            progress("linking concepts")
+            sync_concepts(graph)
+            link(graph)
+    emit(reports, as_json, _render_reports)
+
+
+def _render_reports(reports: tuple[Any, ...]) -> str:
+    rows = [(r.name, r.revision, r.files, r.parsed, r.skipped, r.symbols, r.kernels, f"{r.seconds:.1f} s") for r in reports]
+    text = table(("source", "revision", "files", "parsed", "skipped", "symbols", "kernels", "took"), rows)
+    problems = [f"  {r.name}: {p}" for r in reports for p in r.problems]
+    return text + ("\nproblems (the rest was ingested):\n" + "\n".join(problems) if problems else "")
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def sources(state: State, as_json: bool) -> None:
+    """List what was ingested: revision, age, counts, share unresolved, what is stale."""
+    from kgagent.ingest import list_sources
+
+    with open_graph(state.workspace) as graph:
+        rows = list_sources(graph)
+    emit(rows, as_json, _render_sources)
+
+
+def _render_sources(rows: tuple[Any, ...]) -> str:
+    if not rows:
+        narrate("nothing was ingested yet; next: kgagent ingest pkg:jax/experimental/pallas")
+        return ""
+    body = [(r.name, r.revision, r.ingested_at, r.files, r.symbols, r.kernels, f"{100 * r.unresolved_frac:.1f}%", "stale" if r.stale else "") for r in rows]
+    return table(("source", "revision", "ingested", "files", "symbols", "kernels", "unresolved", ""), body)
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def rebuild(state: State, as_json: bool) -> None:
+    """Make graph.db again from raw/ and wiki/; the old graph stands until the new one is whole."""
+    from kgagent.rebuild import rebuild as rebuild_graph
+
+    with Progress(as_json) as progress:
+        report = rebuild_graph(state.workspace, progress=progress)
+    emit(report, as_json, lambda r: f"rebuilt: {r.sources} sources, {r.concepts} concepts, {r.experiments} experiments; {r.nodes:,} nodes, {r.edges:,} edges")
+
+
+@click.command()
+@json_option
+@click.pass_obj
+def wiki(state: State, as_json: bool) -> None:
+    """Write the Obsidian mirror of the graph; what people wrote stays byte for byte."""
+    from kgagent.knowledge import sync_concepts
+    from kgagent.wiki import render
+
+    with open_graph(state.workspace, write=True) as graph:
+        concepts = sync_concepts(graph)
+        report = render(graph)
+    for problem in concepts.problems:
+        narrate(f"concept page skipped: {problem}")
+    emit(report, as_json, lambda r: f"wiki: {r.written} pages written, {r.unchanged} unchanged, {r.removed} removed" + "".join(f"\n  conflict: {c}" for c in r.conflicts))
