@@ -45,17 +45,19 @@ def run_limited(
     wall_s: float,
     memory_mb: int | None = None,
     output_kb: int = 1024,
+    file_mb: int | None = None,
     stdin: bytes = b"",
 ) -> Finished:
     """Run to the end or to the first limit met; nothing it started is alive afterwards.
 
-    `env` replaces the environment (None: inherit). Memory is the resident sum of all its processes; output is both streams together.
+    `env` replaces the environment (None: inherit). Memory is the resident sum of all its processes; output is both streams together;
+    `file_mb` bounds each file it writes (a longer write fails there).
     """
     started = time.monotonic()
     mark = uuid.uuid4().hex
     child_env = {**(os.environ if env is None else env), MARK: mark}
     child = _start(argv, cwd, child_env)
-    _no_core_dump(child.pid)
+    _bound_files(child.pid, file_mb)
     output = _Output(output_kb * 1024)
     threads = [threading.Thread(target=output.drain, args=(stream, index), daemon=True) for index, stream in enumerate((child.stdout, child.stderr)) if stream]
     threads.append(threading.Thread(target=_feed, args=(child, stdin), daemon=True))
@@ -140,13 +142,16 @@ def _watch(child: subprocess.Popen[bytes], mark: str, output: _Output, deadline:
         poll_s = min(poll_s * 2, SLOWEST_POLL_S)
 
 
-def _no_core_dump(pid: int) -> None:
-    """A killed JAX process would otherwise leave gigabytes behind where core dumps are on."""
+def _bound_files(pid: int, file_mb: int | None) -> None:
+    """Bound what it writes to disk, core dumps included: a killed JAX process would leave gigabytes behind."""
     import resource
 
-    if hasattr(resource, "prlimit"):
+    if not hasattr(resource, "prlimit"):
+        return
+    limits = [(resource.RLIMIT_CORE, 0)] + ([(resource.RLIMIT_FSIZE, file_mb * 2**20)] if file_mb is not None else [])
+    for which, most in limits:
         try:
-            resource.prlimit(pid, resource.RLIMIT_CORE, (0, 0))
+            resource.prlimit(pid, which, (most, most))
         except (ProcessLookupError, PermissionError):
             return
 
