@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 _ROW = re.compile(r"(\d+) (?:\"((?:[^\"\\]|\\.)*)\"|\{([^}]*)\})\s*$")
 _FIELD = re.compile(r"(\w+)=(-?\d+)")
+_HARNESS = re.compile(r"[/\\]kgagent[/\\](?:compiler|executor|lanes)[/\\][^/\\]+\.py$|^<frozen runpy>$")
 TABLES = ("FileNames", "FunctionNames", "FileLocations", "StackFrames")
 
 
@@ -48,7 +49,7 @@ class FrameTable:
         if text is not None:
             if table not in ("FileNames", "FunctionNames"):
                 return False
-            (self.files if table == "FileNames" else self.functions)[number] = text.replace('\\"', '"').replace("\\\\", "\\")
+            (self.files if table == "FileNames" else self.functions)[number] = text.replace('\\"', '"').replace("\\", "\\")
             return True
         values = {name: int(value) for name, value in _FIELD.findall(fields)}
         if table == "FileLocations":
@@ -71,7 +72,7 @@ class FrameTable:
             location, parent = self.frames[at]
             fields = self.locations.get(location, {})
             file = self.files.get(fields.get("file_name_id", 0), "")
-            if file:
+            if file and not _HARNESS.search(file):  # our own tracer and worker call the program; their lines are nobody's code
                 function = self.functions.get(fields.get("function_name_id", 0), "")
                 out.append(Frame(file, fields.get("line", 0), function, fields.get("end_line", 0), fields.get("column", 0)))
             at = parent
