@@ -1,1 +1,8 @@
 """Knowledge as data: concept pages, detectors, chip specs, and linking them to symbols."""
+
+from kgagent.knowledge.pages import load_concepts as load_concepts
+from kgagent.knowledge.pages import read_concepts as read_concepts
+from kgagent.knowledge.pages import shipped_concepts as shipped_concepts
+from kgagent.knowledge.records import Concept as Concept
+from kgagent.knowledge.records import ConceptReport as ConceptReport
+from kgagent.knowledge.records import LinkReport as LinkReport
