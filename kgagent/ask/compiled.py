@@ -1,0 +1,216 @@
+"""What the compiler changed: HLO instructions and memory of a candidate's compile against its reference's.
+
+Reads profiles and their `differs_from`, `removes` and `adds` edges; a compile for a topology is called predicted, one for
+the CPU cpu, because neither is a time on a TPU.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from kgagent.ask.trail import Disk, Ground, Step, steps
+from kgagent.ask.wording import bare, counted, dims, listed, size
+from kgagent.graph import Edge, Graph, Node
+
+SHOWN_GROUPS = 4
+TEMP_NAMES = ("temp_bytes", "temporaries_bytes", "temp_size_in_bytes", "temporary_bytes", "temp")
+PEAK_NAMES = ("peak_bytes", "peak_memory_in_bytes", "peak")
+
+
+@dataclass(frozen=True, slots=True)
+class Compile:
+    """A candidate's compile; `path` leads from the lane or kernel to it, `against` to the reference's."""
+
+    node: Node
+    path: tuple[Edge, ...]
+    knobs: dict[str, Any]
+    against: Step | None  # the differs_from edge and the reference's compile
+
+    @property
+    def topology(self) -> str:
+        return str(self.node.data.get("topology") or "")
+
+    @property
+    def predicted(self) -> bool:
+        """Compiled ahead of time for a TPU."""
+        return self.topology not in ("", "cpu") and self.node.data.get("label", "predicted") != "cpu"
+
+    @property
+    def blocked(self) -> str:
+        """The compiler's refusal, '' when it compiled."""
+        if self.node.data.get("status", "ok") == "ok":
+            return ""
+        return str(self.node.data.get("error") or "the compiler gave no reason")
+
+    @property
+    def interpreted(self) -> bool:
+        """Whether Pallas kernels ran through the interpreter in this compile."""
+        return bool(self.node.data.get("interpret") or self.node.data.get("interpreted"))
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Instructions of one opcode and shape that came or went, largest first."""
+
+    shape: str
+    opcode: str
+    bytes: int
+    steps: tuple[Step, ...]
+
+    @property
+    def kernel_name(self) -> str:
+        return str(self.steps[0].node.data.get("kernel_name") or "")
+
+
+def compiles(graph: Graph, lane: Node | None, configurations: Iterable[int], kernels: Iterable[int]) -> list[Compile]:
+    """Compiles of these configurations in the lane, and those an instruction of which came from these kernels; newest first."""
+    found: dict[int, Compile] = {}
+    uses = steps(graph, configurations, ("uses",), back=True, kind="profile")
+    lowered = steps(graph, kernels, ("lowered_from",), back=True, kind="op")
+    by_op = {step.node.id: step.edge for step in lowered}
+    holding = steps(graph, [step.node.key for step in lowered], ("has_op",), back=True, kind="profile")
+    placed = steps(graph, [step.node.key for step in (*uses, *holding)], ("within",), kind="lane")
+    within = {step.edge.src: step.edge for step in placed if lane is not None and step.node.key == lane.key}
+    for step in uses:
+        if step.node.id in within:
+            found[step.node.key] = _compile(graph, step.node, (within[step.node.id], step.edge))
+    for step in holding:
+        if step.node.key not in found and step.node.id in within:
+            found[step.node.key] = _compile(graph, step.node, (within[step.node.id], step.edge, by_op[step.edge.dst]))
+    return sorted(found.values(), key=lambda compile_: (compile_.against is not None or bool(compile_.blocked), compile_.node.key), reverse=True)
+
+
+def _compile(graph: Graph, node: Node, path: tuple[Edge, ...]) -> Compile:
+    knobs = graph.value("SELECT c.knobs FROM edge e JOIN configuration c ON c.key = e.dst WHERE e.src = ? AND e.type = 'uses'", node.key)
+    against = steps(graph, [node.key], ("differs_from",))
+    return Compile(node, path, json.loads(knobs) if knobs else {}, against[-1] if against else None)
+
+
+def changes(graph: Graph, compile_: Compile, type_: str) -> list[Change]:
+    """What `removes` or `adds` say, grouped by shape and opcode, most bytes first."""
+    groups: dict[tuple[str, str, str], list[Step]] = defaultdict(list)
+    for step in steps(graph, [compile_.node.key], (type_,), kind="op"):
+        data = step.node.data
+        groups[str(data.get("shape", "")), str(data.get("opcode", "")), str(data.get("kernel_name") or "")].append(step)
+    found = [Change(shape, opcode, max(_bytes(step.node) for step in group), tuple(group)) for (shape, opcode, _), group in groups.items()]
+    return sorted(found, key=lambda change: (-change.bytes, change.shape, change.opcode))
+
+
+def memory(node: Node, names: Sequence[str]) -> int | None:
+    """A figure of a compile's memory, None where the compiler gave none."""
+    figures = node.data.get("memory")
+    if not isinstance(figures, dict):
+        return None
+    return next((int(figures[name]) for name in names if isinstance(figures.get(name), (int, float))), None)
+
+
+def memory_change(compile_: Compile) -> str:
+    """`temporary memory 2.1 GiB -> 130 MiB`, '' where either side is missing."""
+    if compile_.against is None:
+        return ""
+    parts = []
+    for word, names in (("temporary memory", TEMP_NAMES), ("peak memory", PEAK_NAMES)):
+        before, after = memory(compile_.against.node, names), memory(compile_.node, names)
+        if before is not None and after is not None:
+            parts.append(f"{word} {size(before)} -> {size(after)}")
+    return ", ".join(parts)
+
+
+def square(graph: Graph, compile_: Compile, went: Sequence[Change]) -> tuple[list[Change], str]:
+    """Gone instructions whose last two dimensions are one length of the problem (attention's score matrix), and that length's name."""
+    names = _problem(graph, compile_)
+    groups: dict[int, list[Change]] = defaultdict(list)
+    for change in went:
+        shape = dims(change.shape)
+        if len(shape) >= 2 and shape[-1] == shape[-2] and shape[-1] > 1:
+            groups[shape[-1]].append(change)
+    named = [length for length in groups if length in names] or [length for length in groups if length >= 128 and not names]
+    if not named:
+        return [], ""
+    length = max(named, key=lambda n: sum(change.bytes for change in groups[n]))
+    word = " x ".join(names.get(length, [])[:2]) or str(length)
+    return groups[length], f"[.., {length}, {length}] ({word if ' x ' in word else f'{word} x {word}'})"
+
+
+def still_there(graph: Graph, compile_: Compile, length: int) -> int:
+    """Instructions of the new compile that still end in [.., length, length]."""
+    sql = """SELECT count(*) FROM edge e JOIN node n ON n.key = e.dst
+             WHERE e.src = ?1 AND e.type = 'has_op' AND json_extract(n.data, '$.shape') LIKE '%,' || ?2 || ',' || ?2 || ']%'"""
+    return int(graph.value(sql, compile_.node.key, str(length)))
+
+
+def lines(graph: Graph, ops: Iterable[Step], ground: Ground, disk: Disk) -> int:
+    """Cite the source lines instructions came from, resting on the edges to them; how many have one."""
+    by_id = {step.node.id: step for step in ops}
+    placed = steps(graph, [step.node.key for step in by_id.values()], ("from_line",))
+    inside = {step.edge.src: step for step in steps(graph, [step.node.key for step in placed], ("within",), kind="symbol")}
+    for step in placed:
+        op = by_id[step.edge.src].node
+        path, line = place_of(step.node, inside.get(step.node.id))
+        if disk.cite(path, line, line, step.node.id) is None:
+            continue
+        ground.rest(step.edge).cite(path, line, line, step.node.id, f"{op.data.get('opcode', 'instruction')} {op.name}")
+        if step.node.id in inside:
+            ground.rest(inside[step.node.id].edge)
+    return len({step.edge.src for step in placed})
+
+
+def place_of(line: Node, symbol: Step | None) -> tuple[str | None, int | None]:
+    """Path and number of a line node; a path the compiler shortened is taken from the symbol that holds the line."""
+    path, _, number = line.id.removeprefix("line:").rpartition("#L")
+    at = line.line_start or (int(number) if number.isdigit() else None)
+    if line.path:
+        return line.path, at
+    if symbol is not None and symbol.node.path and symbol.node.path.endswith("/" + path.rsplit("/", 1)[-1]):
+        return symbol.node.path, at
+    return path, at
+
+
+def _bytes(node: Node) -> int:
+    value = node.data.get("bytes")
+    return int(value) if isinstance(value, (int, float)) else 0
+
+
+def _problem(graph: Graph, compile_: Compile) -> dict[int, list[str]]:
+    """The problem's lengths by value: {2048: ["seq"]}; read from the compile's scope, else from its lane's."""
+    text = graph.value(
+        """SELECT s.problem FROM edge e JOIN scope s ON s.key = e.dst WHERE e.src = ?1 AND e.type = 'at'
+           UNION ALL SELECT s.problem FROM edge e JOIN scope s ON s.lane = e.dst WHERE e.src = ?1 AND e.type = 'within' LIMIT 1""",
+        compile_.node.key,
+    )
+    names: dict[int, list[str]] = {}
+
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, dict):
+            for key, inner in value.items():
+                walk(inner, str(key))
+        elif isinstance(value, list):
+            for inner in value:
+                walk(inner, name)
+        elif isinstance(value, int) and not isinstance(value, bool) and value > 1 and name not in names.setdefault(value, []):
+            names[value].append(name)
+
+    walk(json.loads(text) if text else {}, "")
+    return names
+
+
+def describe(change: Change) -> str:
+    """`3 fusion f32[1,8,2048,2048] (128 MiB each)`."""
+    count = len(change.steps)
+    weight = f" ({size(change.bytes)}{' each' if count > 1 else ''})" if change.bytes else ""
+    name = f" `{change.kernel_name}`" if change.kernel_name else ""
+    return f"{count} {change.opcode or 'instruction'}{name} {bare(change.shape)}{weight}".replace("  ", " ")
+
+
+def summary(changes_: Sequence[Change], word: str) -> str:
+    """`went: a, b and c; 12 more`, '' when nothing did."""
+    if not changes_:
+        return ""
+    shown = [describe(change) for change in changes_[:SHOWN_GROUPS]]
+    rest = sum(len(change.steps) for change in changes_[SHOWN_GROUPS:])
+    more = f"; {counted(rest, 'further instruction')}" if rest else ""
+    return f"{word}: {listed(shown)}{more}"

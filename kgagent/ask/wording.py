@@ -1,0 +1,63 @@
+"""Numbers as a colleague writes them: exact, with units, and no more digits than they carry."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_DIMS = re.compile(r"\[([0-9,<=]*)\]")
+_LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
+
+
+def size(count: float) -> str:
+    """Bytes in binary units: `512 MiB`, `1.25 GiB`."""
+    value, unit = float(count), "B"
+    for following in ("KiB", "MiB", "GiB", "TiB"):
+        if abs(value) < 1024:
+            break
+        value, unit = value / 1024, following
+    return f"{value:.4g} {unit}"
+
+
+def times(value: float) -> str:
+    """A speedup: `3.12x`; three digits however small."""
+    return f"{value:.3g}x" if value < 100 else f"{value:.0f}x"
+
+
+def counted(number: int, word: str) -> str:
+    """`1 instruction`, `3 instructions`."""
+    return f"{number} {word}" if number == 1 else f"{number} {word}s"
+
+
+def listed(parts: list[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return parts[0] if len(parts) == 1 else ", ".join(parts[:-1]) + " and " + parts[-1] if parts else ""
+
+
+def first_sentence(text: str, limit: int = 320) -> str:
+    """The first sentence of a text, on one line."""
+    flat = " ".join(text.split())
+    match = re.search(r"(?<=[a-z0-9)\]`'\"][.!?])\s+(?=[A-Z`])", flat)
+    sentence = flat[: match.start()] if match else flat
+    return sentence if len(sentence) <= limit else sentence[: limit - 1].rsplit(" ", 1)[0] + " …"
+
+
+def dims(shape: str) -> tuple[int, ...]:
+    """Dimensions of an HLO shape; of a tuple, those of its first array."""
+    match = _DIMS.search(shape)
+    return tuple(int(part.lstrip("<=")) for part in match.group(1).split(",") if part.lstrip("<=").isdigit()) if match else ()
+
+
+def bare(shape: str) -> str:
+    """An HLO shape without its memory layout."""
+    return _LAYOUT.sub("", shape)
+
+
+def settings(values: dict[str, Any]) -> str:
+    """`block_q=256, impl=splash`, sorted."""
+    return ", ".join(f"{name}={plain_value(value)}" for name, value in sorted(values.items()))
+
+
+def plain_value(value: Any) -> str:
+    """A knob's value as it is typed on a command line."""
+    return str(value).lower() if isinstance(value, bool) or value is None else str(value)
