@@ -61,7 +61,9 @@ def aot_compile(
             (folder / "exported.bin").write_bytes(exported)
             (folder / "request.json").write_text(json.dumps({"topology": topology, "flags": dict(wanted)}))
         except OSError as error:
-            raise StorageError(f"can't write what is to be compiled: {error.strerror or error}", where=name, hint="free space in the temporary folder") from error
+            raise StorageError(
+                f"can't write what is to be compiled: {error.strerror or error}", where=name, hint="free space in the temporary folder"
+            ) from error
         finished = run_limited(
             [sys.executable, "-m", "kgagent.compiler.worker", name],
             cwd=folder, env=_environment(folder), wall_s=wall_s, memory_mb=memory_mb, output_kb=8192,
@@ -102,6 +104,8 @@ def _judge(folder: Path, finished: Finished, topology: str, flags: tuple[tuple[s
     if answer is None:
         if stage in ("start", "import", "topology"):
             raise _broken(finished, stage)
+        if stage == "read" and not finished.killed_by:
+            raise _stopped("unreadable", _last_line(finished.stderr), topology)
         return replace(result, error=_died(finished, stage))
     result = replace(result, device_kind=answer["device_kind"], devices=answer["devices"], compile_s=answer["compile_s"])
     if answer["status"] == "blocked":
@@ -133,10 +137,14 @@ def _stopped(kind: str, message: str, topology: str) -> CompileError | UsageErro
 
 def _broken(finished: Finished, stage: str) -> Unavailable:
     """The compiler itself didn't start: jax, libtpu or the machine, never the program."""
-    last = next((line for line in reversed(finished.stderr.splitlines()) if line.strip()), "no message").strip()
+    last = _last_line(finished.stderr)
     if finished.killed_by:
         return Unavailable(f"the TPU compiler hit the {finished.killed_by} limit while starting ({stage})", hint="try again with a larger limit")
     return Unavailable(f"the TPU compiler doesn't start ({stage}): {last[:300]}", hint=f"{INSTALL} installs versions of jax and libtpu that fit each other")
+
+
+def _last_line(text: str) -> str:
+    return next((line for line in reversed(text.splitlines()) if line.strip()), "no message").strip()
 
 
 def _died(finished: Finished, stage: str) -> Refusal:
@@ -147,7 +155,13 @@ def _died(finished: Finished, stage: str) -> Refusal:
         return Refusal("memory", "the compiler needed more memory on this machine than it was allowed", "", stage, hint="allow more memory")
     fatal = [line for line in finished.stderr.splitlines() if line[:1] == "F" or "Check failed" in line or "Error" in line]
     message = "\n".join(fatal[-5:]) or finished.stderr[-2000:]
-    return Refusal("aborted", f"the compiler process died (exit {finished.returncode}) in {stage}", message, stage, hint="simplify the program; report it to the compiler's authors")
+    return Refusal(
+        "aborted",
+        f"the compiler process died (exit {finished.returncode}) in {stage}",
+        message,
+        stage,
+        hint="simplify the program; report it to the compiler's authors",
+    )
 
 
 def _kernels(text: str) -> tuple[str, ...]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, TypeAlias, Union
+from typing import Literal, TypeAlias
 
 from kgagent.evidence.frames import Frame
 from kgagent.evidence.hlo import Computation, Instruction, Module
@@ -30,8 +30,8 @@ class Element:
 
 
 LOOP: Literal["loop"] = "loop"
-Value: TypeAlias = Union[int, Element, tuple[object, ...], None]
-Known: TypeAlias = Union[Value, Literal["loop"]]
+Value: TypeAlias = int | Element | tuple[object, ...] | None
+Known: TypeAlias = Value | Literal["loop"]
 
 
 @dataclass(frozen=True, slots=True)
