@@ -36,7 +36,8 @@ class HloPattern:
 
     def matches(self, opcode: str, kernel: str, shape: str, target: str) -> bool:
         pairs = ((self.opcode, opcode), (self.kernel, kernel), (self.shape, shape), (self.target, target))
-        return all(glob == "*" or fnmatch.fnmatchcase(text, glob) for glob, text in pairs)
+        # "[" is part of a shape such as f32[8,128], never a character class
+        return all(glob == "*" or fnmatch.fnmatchcase(text, glob.replace("[", "[[]")) for glob, text in pairs)
 
 
 def parse_detector(text: str, *, where: str, line: int) -> Detector:
@@ -87,19 +88,30 @@ def text_regex(detector: Detector) -> re.Pattern[str]:
         names = "|".join(re.escape(name).replace(r"\*", r"\w*") for name in detector.patterns)
         return re.compile(rf"(?<!\w)(?:{names})(?!\w)")
     phrases = "|".join(r"[\s_-]*".join(map(re.escape, re.split(r"[ _-]+", phrase.lower()))) for phrase in detector.patterns)
-    return re.compile(rf"(?<![a-z0-9])(?:{phrases})(?![a-z0-9])")
+    return re.compile(rf"(?<!\w)(?:{phrases})(?!\w)")
 
 
 def needles(detector: Detector) -> tuple[str, ...]:
     """Strings of which a text must hold one, else the detector can't fire there; () when nothing can be said."""
     if detector.kind == "source":
-        literal = longest_literal(detector.patterns[0])
-        return (literal,) if len(literal) >= 3 else ()
+        literals = [longest_literal(part) for part in alternatives(detector.patterns[0])]
+        return tuple(literals) if all(len(literal) >= 3 for literal in literals) else ()
     if detector.kind == "flag":
         return tuple(max(pattern.split("*"), key=len) for pattern in detector.patterns)
     if detector.kind == "alias":
         return tuple(max(re.split(r"[ _-]+", pattern.lower()), key=len) for pattern in detector.patterns)
-    return detector.patterns
+    return ()
+
+
+def alternatives(pattern: str) -> list[str]:
+    """A regex cut at its top-level bars."""
+    parts, start, at = [], 0, 0
+    while at < len(pattern):
+        if pattern[at] == "|":
+            parts.append(pattern[start:at])
+            start = at + 1
+        at += _step(pattern, at)
+    return [*parts, pattern[start:]]
 
 
 def longest_literal(pattern: str) -> str:
@@ -108,22 +120,18 @@ def longest_literal(pattern: str) -> str:
     at = 0
     while at < len(pattern):
         char = pattern[at]
-        step, literal = 1, ""
+        step, literal = _step(pattern, at), ""
         if char == "\\":
-            step = 2
             if at + 1 < len(pattern) and not pattern[at + 1].isalnum():
                 literal = pattern[at + 1]
-        elif char == "[":
-            step = _class_length(pattern, at)
         elif char == "(":
             if pattern.startswith("(?", at) and pattern[at + 2 : at + 3].isalpha():
                 return ""  # inline flags may change what a letter matches
-            step = _group_length(pattern, at)
         elif char == "|":
             return ""
         elif char in "?*{":
             run = run[:-1]
-        elif char not in ".^$+":
+        elif char not in ".^$+[":
             literal = char
         at += step
         if literal:
@@ -134,6 +142,16 @@ def longest_literal(pattern: str) -> str:
                 at = max(at, pattern.find("}", at) + 1)
         best = max(best, _kept(run, pattern, at), key=len)
     return best
+
+
+def _step(pattern: str, at: int) -> int:
+    """Length of the escape, class, group or single character that starts there."""
+    char = pattern[at]
+    if char == "\\":
+        return 2
+    if char == "[":
+        return _class_length(pattern, at)
+    return _group_length(pattern, at) if char == "(" else 1
 
 
 def _kept(run: str, pattern: str, at: int) -> str:

@@ -23,6 +23,7 @@ _RELATION = re.compile(r"(?P<src>[\w:/=-]+)\s*->\s*(?P<dst>[\w:/=-]+)\s*:\s*(?P<
 _LEVER = re.compile(r"`(?P<slug>[^`]+)`\s*[:.]?\s*(?P<text>\S.*)", re.DOTALL)
 _WIKILINK = re.compile(r"\[\[([^\]|#]+)(?:[#|][^\]]*)?\]\]")
 _TEXTS = ("id", "kind", "title")
+_OPTIONAL = ("summary",)
 _LISTS = ("aliases", "tags", "levers", *RELATIONS, "detectors")
 _SECTIONS = ("definition", "mechanism", "when it applies", "when it doesn't", "levers", "facts")
 
@@ -84,7 +85,8 @@ def read_page(path: Path) -> Concept:
     detectors = _detectors(meta["detectors"], marks.get("detectors", []), str(path))
     levers = _levers(meta["levers"], marks.get("levers", []), sections.get("levers", []), str(path))
     return Concept(
-        slug=slug, title=meta["title"], path=path, lines=len(text.splitlines()), aliases=tuple(meta["aliases"]), tags=tuple(meta["tags"]),
+        slug=slug, title=meta["title"], summary=meta["summary"], path=path, lines=len(text.splitlines()),
+        aliases=tuple(meta["aliases"]), tags=tuple(meta["tags"]),
         definition=_joined(sections["definition"]), mechanism=_joined(sections.get("mechanism", [])),
         applies=_joined(sections.get("when it applies", [])), not_applies=_joined(sections.get("when it doesn't", [])),
         detectors=detectors, levers=levers,
@@ -98,9 +100,10 @@ def _checked_meta(page: Page, path: Path) -> dict[str, Any]:
     """The properties we know, with the right types; near misses of their names are errors, others are left alone."""
     if not page.meta:
         raise ConfigError("the page has no properties", where=str(path), hint="begin it with ---, then id, kind, title, detectors and ---")
+    known = (*_TEXTS, *_OPTIONAL, *_LISTS)
     for name in page.meta:
-        near = difflib.get_close_matches(name, (*_TEXTS, *_LISTS), n=1, cutoff=0.8)
-        if name not in _TEXTS and name not in _LISTS and near:
+        near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+        if name not in known and near:
             raise ConfigError(f"unknown property {name!r}", where=str(path), hint=f"did you mean {near[0]}?")
     meta: dict[str, Any] = {}
     for name in _TEXTS:
@@ -108,6 +111,8 @@ def _checked_meta(page: Page, path: Path) -> dict[str, Any]:
         if not isinstance(value, str) or not value.strip():
             raise ConfigError(f"the page has no {name}", where=str(path), hint=f'add {name}: "…" to its properties')
         meta[name] = value.strip()
+    for name in _OPTIONAL:
+        meta[name] = str(page.meta.get(name, "")).strip()
     if meta["kind"] != "concept":
         raise ConfigError(f"kind is {meta['kind']!r}", where=str(path), hint='pages in concepts/ have kind: "concept"')
     for name in _LISTS:

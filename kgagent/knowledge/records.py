@@ -90,6 +90,7 @@ class Concept:
 
     slug: str
     title: str
+    summary: str  # why it is faster or slower, in one sentence
     path: Path
     lines: int
     aliases: tuple[str, ...]
@@ -116,6 +117,9 @@ class Problem:
     what: str
     where: str
     hint: str
+
+    def __str__(self) -> str:
+        return f"{self.what} ({self.where})" + (f"; {self.hint}" if self.hint else "")
 
     @classmethod
     def of(cls, error: ConfigError) -> Problem:
