@@ -6,6 +6,7 @@ from kgagent.lanes.knobs import matching_levers as matching_levers
 from kgagent.lanes.load import find_lane as find_lane
 from kgagent.lanes.load import list_lanes as list_lanes
 from kgagent.lanes.load import load_lane as load_lane
+from kgagent.lanes.load import read_lane as read_lane
 from kgagent.lanes.load import shipped_lanes as shipped_lanes
 from kgagent.lanes.records import Budgets as Budgets
 from kgagent.lanes.records import GateRule as GateRule

@@ -48,8 +48,12 @@ def find_lane(workspace: Workspace, name: str) -> Path:
 
 
 def load_lane(workspace: Workspace, name: str) -> Lane:
-    """Read, check and hash a lane."""
-    folder = find_lane(workspace, name)
+    """Read, check and hash a lane by name."""
+    return read_lane(find_lane(workspace, name))
+
+
+def read_lane(folder: Path) -> Lane:
+    """Read, check and hash the lane in a folder."""
     path = folder / "lane.toml"
     raw = _read(path)
     try:

@@ -1,0 +1,91 @@
+"""Receipts: canonical JSON, each holding the SHA-256 of the one before, one file a step in raw/runs.
+
+A chain holds all that is needed to file its experiment again and to check every sum offline.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kgagent.errors import StorageError
+from kgagent.objects import canonical_json, sha256_hex
+from kgagent.workspace import Workspace, write_atomic
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """One link; `body` is the exact text that `sha` is of."""
+
+    sha: str
+    seq: int
+    prev: str
+    step: str
+    body: str
+
+    @property
+    def told(self) -> dict[str, Any]:
+        parsed: dict[str, Any] = json.loads(self.body)
+        return parsed
+
+
+def run_folder(workspace: Workspace, experiment: str) -> Path:
+    """raw/runs/attention-0001 for exp:attention/0001."""
+    return workspace.runs / experiment.removeprefix("exp:").replace("/", "-")
+
+
+def chain(experiment: str, steps: Sequence[tuple[str, dict[str, Any]]]) -> tuple[Receipt, ...]:
+    """Link bodies in order; the same steps give the same bytes."""
+    receipts: list[Receipt] = []
+    for seq, (step, told) in enumerate(steps):
+        prev = receipts[-1].sha if receipts else ""
+        body = canonical_json({**told, "experiment": experiment, "seq": seq, "prev": prev, "step": step})
+        receipts.append(Receipt(sha256_hex(body), seq, prev, step, body))
+    return tuple(receipts)
+
+
+def write_chain(workspace: Workspace, experiment: str, receipts: Sequence[Receipt]) -> Path:
+    """One file a receipt, and `head` with the last hash; the head last, so that a cut-off chain is seen as one."""
+    folder = run_folder(workspace, experiment)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for receipt in receipts:
+            write_atomic(folder / f"{receipt.seq:02d}-{receipt.step}.json", receipt.body.encode())
+        write_atomic(folder / "head", f"{receipts[-1].sha}\n".encode())
+    except OSError as error:
+        raise StorageError(f"can't write receipts: {error.strerror or error}", where=str(folder), hint="free disk space, then kgagent resume") from error
+    return folder
+
+
+def receipt_files(folder: Path) -> list[Path]:
+    return sorted(folder.glob("[0-9][0-9]-*.json"))
+
+
+def read_chain(folder: Path) -> tuple[Receipt, ...]:
+    """The receipts of a run, each checked against its own hash's place in the chain; `StorageError` names the file that doesn't fit."""
+    receipts: list[Receipt] = []
+    for path in receipt_files(folder):
+        body = _text(path)
+        try:
+            told = json.loads(body)
+            receipt = Receipt(sha256_hex(body), int(told["seq"]), str(told["prev"]), str(told["step"]), body)
+        except (ValueError, KeyError, TypeError) as error:
+            raise StorageError("a receipt isn't readable JSON", where=str(path), hint="restore it from a copy; it was changed or damaged") from error
+        if receipt.seq != len(receipts) or receipt.prev != (receipts[-1].sha if receipts else ""):
+            raise StorageError("the receipt does not follow the one before it: one of the two was changed", where=str(path))
+        receipts.append(receipt)
+    if not receipts or _text(folder / "head").strip() != receipts[-1].sha:
+        raise StorageError("the last receipt is not the one the chain ends with", where=str(receipt_files(folder)[-1] if receipts else folder))
+    return tuple(receipts)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_bytes().decode("utf-8")
+    except FileNotFoundError as error:
+        raise StorageError("a receipt is missing", where=str(path)) from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise StorageError("a receipt can't be read", where=str(path)) from error
