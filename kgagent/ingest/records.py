@@ -1,0 +1,109 @@
+"""What ingest hands over to faces: frozen records, absolute paths, units in names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A file that was not read, or only in part, and why."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path}: {self.reason}"
+
+
+@dataclass(frozen=True, slots=True)
+class IngestReport:
+    """What one source's ingest did; counts are of the graph after it."""
+
+    name: str
+    locator: str
+    root: str
+    revision: str
+    files: int
+    parsed: int  # added or changed
+    added: int
+    changed: int
+    unchanged: int
+    moved: int
+    deleted: int
+    resolved_again: int  # unchanged files whose references now mean something else
+    symbols: int
+    edges: int
+    kernels: int
+    unresolved: int  # calls whose callee no scope explains
+    bytes: int
+    seconds: float
+    skipped: int  # files passed over
+    problems: tuple[Skipped, ...]  # what was passed over, or read only in part
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source as `kgagent sources` shows it."""
+
+    name: str
+    locator: str
+    root: str
+    revision: str
+    ingested_at: str
+    age_days: float
+    files: int
+    skipped: int
+    symbols: int
+    kernels: int
+    calls: int
+    unresolved_frac: float  # of all calls
+    stale: str  # '' when what is on disk is what was read
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Something in a file, with how it was resolved."""
+
+    id: str
+    file: str
+    line: int
+    how: str
+
+    def __str__(self) -> str:
+        return self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Tunable:
+    """A knob that tunes a kernel: a block-size field or parameter."""
+
+    id: str
+    name: str
+    file: str
+    line: int
+    default: str
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRow:
+    """A Pallas kernel: launch, body, wrapper, backend and tunables."""
+
+    id: str
+    name: str
+    source: str
+    file: str  # absolute path of the launch
+    path: str  # the same, relative to its source
+    line: int
+    api: str
+    backend: str
+    backend_how: str
+    body: Place | None
+    body_how: str
+    body_text: str
+    bodies: tuple[str, ...]  # ids of all candidates where one could not be chosen
+    wrapper: Place | None
+    tunables: tuple[Tunable, ...]
+    grid: str
+    form: str  # call, decorator, partial decorator, call of call, wrapper
+    is_test: bool

@@ -1,0 +1,187 @@
+"""Rows of one ingest: nodes kept by id, so that what others tied to a symbol survives its file being read again.
+
+Bulk ingests insert text search rows in one statement after the nodes, inside the same transaction.
+"""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from kgagent.graph import Graph
+from kgagent.graph.words import split_identifier
+from kgagent.ingest.launches import Launch
+from kgagent.ingest.modules import Module
+from kgagent.ingest.relate import Related, Relation
+from kgagent.ingest.shapes import Symbol
+
+MADE_BY = "ingest"
+EXTERNAL_DATA = '{"external": true}'
+INSERT_TRIGGER = "node_text_insert"
+
+NODE_INSERT = """INSERT INTO node(key, id, kind, name, words, doc, source, file, line_start, line_end, data, made_by)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'ingest')"""
+NODE_UPDATE = """UPDATE node SET kind = ?3, name = ?4, words = ?5, doc = ?6, source = ?7, file = ?8, line_start = ?9, line_end = ?10, data = ?11,
+                 made_by = 'ingest' WHERE key = ?1 AND id = ?2"""
+NodeRow = tuple[int, str, str, str, str, str, int | None, int | None, int | None, int | None, str | None]
+
+
+class Writer:
+    """Writes into one open transaction."""
+
+    def __init__(self, graph: Graph, *, bulk: bool) -> None:
+        self.graph = graph
+        self.db = graph.db
+        self.bulk = bulk
+        self.next_key = int(graph.value("SELECT coalesce(max(key), 0) + 1 FROM node"))
+        self.first_key = self.next_key
+        self._keys: dict[str, int] = {}
+        # With few ids known they are looked up one by one; a bulk ingest holds them all.
+        self._complete = bulk
+        if bulk:
+            self._keys = dict(graph.rows("SELECT id, key FROM node"))
+        self._trigger = ""
+        self._inserts: list[NodeRow] = []
+        self._updates: list[NodeRow] = []
+
+    # keys
+
+    def known(self, id_: str) -> int | None:
+        key = self._keys.get(id_)
+        if key is None and not self._complete:
+            key = self.graph.value("SELECT key FROM node WHERE id = ?", id_)
+            if key is not None:
+                self._keys[id_] = key
+        return key
+
+    def forget(self, id_: str) -> None:
+        self._keys.pop(id_, None)
+
+    # nodes
+
+    def put(
+        self, id_: str, kind: str, name: str, *, words: str | None = None, doc: str = "", source: int | None = None,
+        file: int | None = None, start: int | None = None, end: int | None = None, data: str | None = None,
+    ) -> int:  # fmt: skip
+        """Queue a node and return its key; an existing one keeps its key and its edges."""
+        key = self.known(id_)
+        row = (key or self.next_key, id_, kind, name, split_identifier(name) if words is None else words, doc, source, file, start, end, data)
+        if key is not None:
+            self._updates.append(row)
+            return key
+        self._inserts.append(row)
+        self._keys[id_] = self.next_key
+        self.next_key += 1
+        return self._keys[id_]
+
+    def put_symbols(self, symbols: Sequence[Symbol], module: Module, source: int, file: int) -> None:
+        """A file's symbols; names for people are the last part of the dotted one."""
+        for symbol in symbols:
+            name = symbol.qual.rsplit(".", 1)[-1] if symbol.qual else module.name.rsplit(".", 1)[-1]
+            self.put(
+                module.symbol_id(symbol.qual), "symbol", name, words=symbol.words, doc=symbol.doc, source=source, file=file,
+                start=symbol.line_start, end=symbol.line_end, data=symbol.data,
+            )  # fmt: skip
+
+    def put_external(self, id_: str, dotted: str) -> int:
+        key = self.known(id_)
+        if key is not None:
+            return key
+        return self.put(id_, "symbol", dotted.rsplit(".", 1)[-1], data=EXTERNAL_DATA)
+
+    def flush(self) -> None:
+        """Write queued nodes."""
+        if self.bulk and not self._trigger:
+            row = self.db.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = ?", (INSERT_TRIGGER,)).fetchone()
+            self._trigger = row[0]
+            self.db.execute(f"DROP TRIGGER {INSERT_TRIGGER}")
+        if self._inserts:
+            self.db.executemany(NODE_INSERT, self._inserts)
+            self._inserts = []
+        if self._updates:
+            self.db.executemany(NODE_UPDATE, self._updates)
+            self._updates = []
+
+    def finish(self) -> None:
+        """Text search for everything inserted, and the trigger that does it one by one again."""
+        self.flush()
+        if self._trigger:
+            self.db.execute(
+                "INSERT INTO node_fts(rowid, name, words, doc) SELECT key, name, words, doc FROM node WHERE key >= ? ORDER BY key", (self.first_key,)
+            )
+            self.db.execute("INSERT INTO node_trigram(rowid, id) SELECT key, id FROM node WHERE key >= ? ORDER BY key", (self.first_key,))
+            self.db.execute(self._trigger)
+            self._trigger = ""
+
+    # edges and typed rows
+
+    def put_relations(self, relations: Iterable[Relation], file: int) -> int:
+        """Edges that stand in a file; both ends are queued or known by now."""
+        keys = self._keys
+        rows = []
+        for relation in relations:
+            src, dst = keys.get(relation.src) or self.known(relation.src), keys.get(relation.dst) or self.known(relation.dst)
+            if src is not None and dst is not None:
+                rows.append((src, relation.type, dst, file, relation.line, relation.how))
+        self.db.executemany("INSERT OR IGNORE INTO edge(src, type, dst, file, line, how, made_by) VALUES (?, ?, ?, ?, ?, ?, 'ingest')", rows)
+        return len(rows)
+
+    def put_externals(self, related: Related) -> None:
+        for id_, dotted in related.externals.items():
+            self.put_external(id_, dotted)
+
+    def put_knobs(self, facts: dict[str, Any], module: Module, source: int, file: int) -> list[Relation]:
+        """A knob a tunable, defined by its class or function."""
+        relations = []
+        for qual, rows in facts["tunables"].items():
+            for name, line, default in rows:
+                id_ = f"knob:{module.name}.{qual}.{name}{module.suffix}"
+                data = json.dumps({"default": default, "of": f"{module.name}.{qual}"}, ensure_ascii=False)
+                self.put(id_, "knob", name, source=source, file=file, start=line, end=line, data=data)
+                relations.append(Relation(module.symbol_id(qual), "defines", id_, line, "exact"))
+        return relations
+
+    def put_launches(self, launches: Sequence[Launch], ids: Sequence[str], module: Module, source: int, file: int) -> list[Relation]:
+        """Kernel nodes and rows, and the edges that tie body, wrapper and knobs to them."""
+        relations: list[Relation] = []
+        rows = []
+        for launch in launches:
+            id_ = kernel_id(module, launch)
+            words = split_identifier(f"{launch.name} {module.name}")
+            wrapper = ids[launch.wrapper] if launch.wrapper >= 0 else None
+            body = launch.bodies[0][0] if len(launch.bodies) == 1 else None
+            data = {**launch.data, "bodies": [body_id for body_id, _ in launch.bodies]} if len(launch.bodies) > 1 else launch.data
+            key = self.put(
+                id_, "kernel", launch.name.partition("~")[0], words=words, doc="", source=source, file=file, start=launch.line, end=launch.line_end,
+                data=json.dumps(data, ensure_ascii=False),
+            )  # fmt: skip
+            rows.append(
+                (key, launch.api, launch.backend, launch.backend_how, file, launch.line, self.known(wrapper) if wrapper else None,
+                 self.known(body) if body else None, launch.body_how, launch.body_text, launch.grid)
+            )  # fmt: skip
+            for symbol in dict.fromkeys((launch.inner, launch.wrapper)):
+                if symbol >= 0:
+                    relations.append(Relation(ids[symbol], "wraps", id_, launch.line, "exact"))
+            relations += [Relation(body_id, "implements", id_, launch.line, how) for body_id, how in launch.bodies]
+            relations += [Relation(knob, "tunes", id_, launch.line, "inferred") for knob in launch.knobs]
+        self.flush()
+        self.db.executemany("DELETE FROM kernel WHERE key = ?", [row[:1] for row in rows])
+        self.db.executemany(
+            """INSERT INTO kernel(key, api, backend, backend_how, launch_file, launch_line, wrapper, body, body_how, body_text, grid)
+               VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)""",
+            rows,
+        )
+        return relations
+
+
+def kernel_id(module: Module, launch: Launch) -> str:
+    return f"kernel:{module.name.replace('.', '/')}/{launch.name}{module.suffix}"
+
+
+def clear_file(db: sqlite3.Connection, file: int) -> None:
+    """Take away what ingest said in a file; nodes stay, so that what others tied to them does too."""
+    db.execute("DELETE FROM edge WHERE file = ? AND made_by = 'ingest'", (file,))
+    db.execute("DELETE FROM depends WHERE file = ?", (file,))
+    db.execute("DELETE FROM kernel WHERE launch_file = ?", (file,))
