@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import tempfile
 import zlib
@@ -28,6 +29,7 @@ from kgagent.process import Finished, run_limited
 from kgagent.workspace import write_atomic
 
 CACHE_FORMAT = 1
+_TOPOLOGY = re.compile(r"[\w ]+[:=]\d+(?:x\d+)*(?:_\w+)?$")
 LOG_KEPT = 16_384  # characters of noise kept with a result
 _DROPPED_ENV = ("LIBTPU_INIT_ARGS", "XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "JAX_PLATFORMS", "JAX_PLATFORM_NAME", "PJRT_DEVICE")
 
@@ -46,6 +48,8 @@ def aot_compile(
 
     Raised: `Unavailable` (no libtpu, or one that doesn't fit jax), `UsageError` (topology, device count), `CompileError` (not an exported program).
     """
+    if not _TOPOLOGY.match(topology):  # libtpu takes an empty name for a default of its own
+        raise UsageError(f"not a topology: {topology!r}", hint=f"for example {', '.join(known_topologies())}")
     status = need_compiler()
     wanted = tuple(sorted((flags or {}).items()))
     sha = sha256_hex(exported)
@@ -102,7 +106,7 @@ def _judge(folder: Path, finished: Finished, topology: str, flags: tuple[tuple[s
         "blocked", topology, "", 0, flags, None, "", None, None, None, "", (), 0.0, finished.wall_s, status.jax or "", status.libtpu or "", sha, log
     )  # fmt: skip
     if answer is None:
-        if stage in ("start", "import", "topology"):
+        if stage in ("start", "import", "topology") and not finished.killed_by:
             raise _broken(finished, stage)
         if stage == "read" and not finished.killed_by:
             raise _stopped("unreadable", _last_line(finished.stderr), topology)
@@ -138,8 +142,6 @@ def _stopped(kind: str, message: str, topology: str) -> CompileError | UsageErro
 def _broken(finished: Finished, stage: str) -> Unavailable:
     """The compiler itself didn't start: jax, libtpu or the machine, never the program."""
     last = _last_line(finished.stderr)
-    if finished.killed_by:
-        return Unavailable(f"the TPU compiler hit the {finished.killed_by} limit while starting ({stage})", hint="try again with a larger limit")
     return Unavailable(f"the TPU compiler doesn't start ({stage}): {last[:300]}", hint=f"{INSTALL} installs versions of jax and libtpu that fit each other")
 
 

@@ -54,6 +54,8 @@ def compile_exported(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     try:
         lowered = lower(exported, topology.devices)
     except (jax.errors.JAXTypeError, jax.errors.JaxRuntimeError, TypeError, ValueError, NotImplementedError) as error:
+        if "deserialize StableHLO" in str(error):
+            raise Stop("unreadable", str(error)) from error
         return {**base, "status": "blocked", "stage": "lower", "message": f"{type(error).__name__}: {error}", "frames": [], "compile_s": 0.0}
     stage(folder, "compile")
     started = time.monotonic()

@@ -22,6 +22,7 @@ class Origin:
 
     frames: tuple[Frame, ...]  # innermost first
     share: float
+    inherited: bool = False  # from a neighbour: the instruction itself has no metadata
 
 
 class Attribution:
@@ -73,15 +74,15 @@ class Attribution:
         if own:
             weights[own] += 0.0
         total = sum(weights.values())
+        if not weights:
+            return self._inherited(computation, instruction)
         if not total:
             return (Origin(own, 1.0),) if own else tuple(Origin(frames, 1.0 / len(weights)) for frames in weights)
         ranked = sorted(weights.items(), key=lambda item: (-item[1], item[0] != own))
         return tuple(Origin(frames, weight / total) for frames, weight in ranked)
 
     def _inherited(self, computation: Computation, instruction: Instruction) -> tuple[Origin, ...]:
-        """Copies the compiler puts in have no metadata: they belong to the nearest that use them, or else that feed them."""
-        if base_opcode(instruction.opcode) not in MOVES:
-            return ()
+        """What the compiler puts in (copies, zeroed accumulators) has no metadata: it belongs to the nearest user, or else source."""
         users = self._users_of(computation)
         for step in (lambda name: users.get(name, ()), lambda name: computation.by_name[name].operands):
             frontier, seen = [instruction.name], {instruction.name}
@@ -91,7 +92,7 @@ class Attribution:
                 for name in frontier:
                     frames = self.module.own_frames(computation.by_name[name])
                     if frames:
-                        return (Origin(frames, 1.0),)
+                        return (Origin(frames, 1.0, inherited=True),)
         return ()
 
     def _users_of(self, computation: Computation) -> dict[str, list[str]]:

@@ -18,6 +18,7 @@ _TRANSPARENT = frozenset(("copy", "bitcast", "convert", "reshape", "optimization
 _INLINE = frozenset(("fusion", "call"))
 _ASYNC_END = re.compile(r"-(?:done|update)$")
 _INT = re.compile(r"-?\d+$")
+_MIRRORED = {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}
 _DEPTH_LIMIT = 50
 
 
@@ -85,21 +86,23 @@ def trip_count(module: Module, computation: Computation, loop: Instruction) -> i
     compare = _compare(module, condition)
     if compare is None:
         return None
-    left, right, direction = compare
-    if isinstance(left, int) and isinstance(right, Element):
-        left, right, direction = right, left, {"LT": "GT", "GT": "LT", "LE": "GE", "GE": "LE"}.get(direction, direction)
-    if not isinstance(left, Element):
-        return None
     steps = _Values(module, body, {0: LOOP}).of(body.root.name)
     start = _Values(module, computation, {}).of(loop.operands[0])
     if not isinstance(steps, tuple) or not isinstance(start, tuple):
         return None
-    bound = _invariant(right, steps, start)
-    step = steps[left.index] if left.index < len(steps) else None
-    first = start[left.index] if left.index < len(start) else None
-    if not isinstance(step, Element) or step.index != left.index or not isinstance(first, int) or bound is None:
+    left, right, direction = compare
+    forward = _counted(left, right, direction, steps, start)
+    return forward if forward is not None else _counted(right, left, _MIRRORED.get(direction, direction), steps, start)
+
+
+def _counted(counter: Value, bound: Value, direction: str, steps: tuple[object, ...], start: tuple[object, ...]) -> int | None:
+    """Trips if `counter` is an element that the body steps by a constant and `bound` one that it leaves alone."""
+    if not isinstance(counter, Element) or counter.index >= min(len(steps), len(start)):
         return None
-    return _trips(first + left.plus, bound, step.plus, direction)
+    step, first, limit = steps[counter.index], start[counter.index], _invariant(bound, steps, start)
+    if not isinstance(step, Element) or step.index != counter.index or not isinstance(first, int) or limit is None:
+        return None
+    return _trips(first + counter.plus, limit, step.plus, direction)
 
 
 def _invariant(value: Value, steps: tuple[object, ...], start: tuple[object, ...]) -> int | None:

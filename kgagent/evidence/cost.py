@@ -18,6 +18,7 @@ MOVES = frozenset(
      "copy-done", "slice-start", "slice-done", "dynamic-reshape")
 )  # fmt: skip
 CONTROL = frozenset(("while", "conditional", "call", "infeed", "outfeed", "domain"))
+_MOST_POSITIONS = 1_000_000
 _DIMS = re.compile(r"\{([\d,]*)\}")
 _LABELS = re.compile(r"(\w+)_(\w+)->(\w+)")
 
@@ -35,6 +36,7 @@ def first(computation: Computation, name: str) -> Shape | None:
 
 
 def output_elements(instruction: Instruction) -> int:
+    """Elements of the result, a tuple's arrays summed."""
     return sum(leaf.elements for leaf in leaves(instruction.shape))
 
 
@@ -45,19 +47,42 @@ def matmul_flops(computation: Computation, instruction: Instruction) -> int:
         found = _DIMS.match(instruction.attribute("lhs_contracting_dims") or "{}")
         axes = [int(axis) for axis in found.group(1).split(",") if axis] if found else []
         contracted = prod(left.dims[axis] for axis in axes if axis < len(left.dims)) if left else 1
-        return 2 * output_elements(instruction) * contracted
+        return 2 * output_elements(instruction) * int(contracted)
     if instruction.opcode == "convolution" and len(instruction.operands) == 2:
-        kernel = first(computation, instruction.operands[1])
-        labels = _LABELS.search(instruction.attribute("dim_labels") or "")
-        if kernel is None or labels is None or len(labels.group(2)) != len(kernel.dims):
-            return 0
-        # a batch dimension comes as a spatial one whose window is mostly padding: only real products count
-        window = instruction.attribute("window") or ""
-        padded = "lhs_dilate" in window or "pad=" in window
-        sizes = dict(zip(labels.group(2), kernel.dims, strict=True))
-        spatial = 1 if padded else prod(size for label, size in sizes.items() if label.isdigit())
-        return 2 * output_elements(instruction) * sizes.get("i", 1) * spatial
+        return _convolution_flops(computation, instruction)
     return 0
+
+
+def _convolution_flops(computation: Computation, instruction: Instruction) -> int:
+    """Real products only: a TPU writes batch dimensions as spatial ones whose windows are mostly padding."""
+    left, kernel = (first(computation, name) for name in instruction.operands)
+    out = leaves(instruction.shape)
+    labels = _LABELS.search(instruction.attribute("dim_labels") or "")
+    if left is None or kernel is None or labels is None or not out:
+        return 0
+    sides = [dict(zip(names, shape.dims, strict=False)) for names, shape in zip(labels.groups(), (left, kernel, out[0]), strict=True)]
+    window = _window(instruction.attribute("window") or "")
+    flops: int = 2 * out[0].elements * sides[1].get("i", 1)
+    for n, label in enumerate(sorted(label for label in sides[2] if label.isdigit())):
+        facts = {name: values[n] for name, values in window.items() if n < len(values)}
+        pairs = _real_products(sides[0].get(label, 1), sides[1].get(label, 1), sides[2][label], facts)
+        flops = flops * pairs // max(1, sides[2][label])
+    return flops
+
+
+def _window(text: str) -> dict[str, list[str]]:
+    """`{size=2x8 stride=1x7}` as lists a dimension."""
+    return {name: values.split("x") for name, values in (part.split("=", 1) for part in text.strip("{}").split() if "=" in part)}
+
+
+def _real_products(left: int, kernel: int, out: int, facts: dict[str, str]) -> int:
+    """(output, window) positions of one dimension that meet an element rather than padding or a dilation's hole."""
+    stride, dilate, spread = (int(facts.get(name, 1)) for name in ("stride", "lhs_dilate", "rhs_dilate"))
+    low = int(facts.get("pad", "0_0").split("_")[0])
+    if out * kernel > _MOST_POSITIONS:
+        return out * min(left, kernel)
+    last = (left - 1) * dilate
+    return sum(0 <= (at := o * stride + k * spread - low) <= last and at % dilate == 0 for o in range(out) for k in range(kernel))
 
 
 def work(computation: Computation, instruction: Instruction) -> float:

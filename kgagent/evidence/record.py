@@ -179,14 +179,16 @@ class _Writer:
         shares: dict[str, dict[str, Any]] = {}
         for rank, origin in enumerate(op.origins[:ORIGINS_KEPT]):
             for depth, frame in enumerate(origin.frames):
-                known = shares.setdefault(line_id(frame), {"share": 0.0, "depth": depth, "dominant": rank == 0})
+                known = shares.setdefault(line_id(frame), {"share": 0.0, "depth": depth, "dominant": rank == 0, "inherited": origin.inherited})
                 known["share"] += origin.share
                 known["depth"] = min(known["depth"], depth)
                 self._line(frame)
         for frame in op.body.frames if op.body else ():
             shares.setdefault(line_id(frame), {"share": None, "depth": 0, "dominant": False, "in_kernel_body": True})
             self._line(frame)
-        self.edges.extend(NewEdge(id_, "from_line", line, MADE_BY, data=facts) for line, facts in shares.items())
+        for line, facts in shares.items():
+            how = "inferred" if facts.pop("inherited", False) else "exact"
+            self.edges.append(NewEdge(id_, "from_line", line, MADE_BY, how=how, data=facts))
 
     def _line(self, frame: Frame) -> None:
         id_ = line_id(frame)
