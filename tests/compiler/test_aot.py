@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from kgagent import compiler
-from kgagent.compiler import aot_compile, compiler_status, known_topologies, target_of
 from kgagent.compiler import aot as aot_module
+from kgagent.compiler import aot_compile, compiler_status, known_topologies, target_of
 from kgagent.compiler import status as status_module
 from kgagent.errors import CompileError, Unavailable, UsageError
 from kgagent.evidence.hlo import parse_hlo

@@ -1,3 +1,4 @@
+# ruff: noqa: E501  the texts are the compiler's own lines
 """The compiler's messages as data; the texts are its own."""
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def train_step_hlo(scanned: bool, optimized: bool) -> str:
         return value, jax.tree.map(lambda p, g: p - 0.001 * g, (layers, table), gradient)
 
     def parameters(*lead):
-        shapes = {**{name: (WIDTH, WIDTH) for name in "qkvo"}, "g": (WIDTH, HIDDEN), "u": (WIDTH, HIDDEN), "d": (HIDDEN, WIDTH)}
+        shapes = {**dict.fromkeys("qkvo", (WIDTH, WIDTH)), "g": (WIDTH, HIDDEN), "u": (WIDTH, HIDDEN), "d": (HIDDEN, WIDTH)}
         return {name: jax.ShapeDtypeStruct((*lead, *shape), jnp.float32) for name, shape in shapes.items()}
 
     layers = parameters(LAYERS) if scanned else [parameters() for _ in range(LAYERS)]

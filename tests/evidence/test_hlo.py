@@ -1,3 +1,4 @@
+# ruff: noqa: E501  the texts are the compiler's own lines
 """The HLO reader on real text of every dialect, and on text that is damaged."""
 
 from __future__ import annotations

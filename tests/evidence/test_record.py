@@ -113,7 +113,7 @@ def test_a_diff_in_the_graph_names_what_went_and_came(graph: Graph, einsum: Modu
     assert {e.dst for e in graph.edges(src=CANDIDATE, type="removes")} == {op_id(REFERENCE, row.name) for row in change.went}
     assert {e.dst for e in graph.edges(src=CANDIDATE, type="adds")} == {op_id(CANDIDATE, row.name) for row in change.came}
     went = next(row for row in change.went if row.op_class == "matmul")
-    assert [e for e in graph.edges(src=op_id(REFERENCE, went.name), type="from_line")]
+    assert list(graph.edges(src=op_id(REFERENCE, went.name), type="from_line"))
     record_diff(graph, CANDIDATE, REFERENCE, change, limit=1)
     (edge,) = graph.edges(src=CANDIDATE, type="differs_from")
     assert (edge.data["went"], edge.data["went_left_out"]) == (len(change.went), len(change.went) - 1)
