@@ -26,7 +26,8 @@ class Step:
 def steps(graph: Graph, keys: Iterable[int], types: Sequence[str], *, back: bool = False, kind: str | None = None) -> list[Step]:
     """Every edge of these types out of (or, `back`, into) these nodes, oldest first."""
     mine, other = ("dst", "src") if back else ("src", "dst")
-    kind_sql, kind_values = ("AND n.kind = ?", (kind,)) if kind else ("", ())
+    # the + keeps SQLite from starting at every node of the kind instead of at the edges
+    kind_sql, kind_values = ("AND +n.kind = ?", (kind,)) if kind else ("", ())
     rows = graph.rows(
         f"""SELECT {EDGE_COLUMNS}, {NODE_COLUMNS} FROM edge e JOIN node a ON a.key = e.src JOIN node b ON b.key = e.dst JOIN node n ON n.key = e.{other}
             WHERE e.{mine} IN (SELECT value FROM json_each(?)) AND e.type IN (SELECT value FROM json_each(?)) {kind_sql} ORDER BY e.key LIMIT {BATCH}""",
