@@ -1,0 +1,125 @@
+"""The main job, end to end, in a fresh workspace: what `make demo` runs.
+
+Fresh every time: an earlier demo's folder is set aside as NAME.previous, so that a run cut short never stands in the way.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from kgagent.ask import Answer, why
+from kgagent.errors import Busy, KgError, UsageError
+from kgagent.executor import VerifyReport, ensure_reference, preflight, verify
+from kgagent.graph import open_graph
+from kgagent.ingest import ingest
+from kgagent.knowledge import link, sync_concepts
+from kgagent.lanes import load_lane
+from kgagent.planner import LoopReport, loop
+from kgagent.setup import initialise
+from kgagent.wiki import render
+from kgagent.workspace import MARKER, Workspace, write_atomic
+
+Progress = Callable[[str, int, int], None]
+
+LANE = "attention"
+SOURCES = ("pkg:tokamax", "pkg:jax/experimental/pallas")
+TOPOLOGY = "v6e:2x2"
+PREFLIGHTED = {"impl": "splash"}
+QUESTION = "why is splash fast here"
+EXPERIMENTS = 5
+DEMO_FILE = "demo.txt"  # stands in .kgagent/ of a workspace that the demo made and may replace
+
+
+@dataclass(frozen=True, slots=True)
+class DemoReport:
+    """What the demo did, and which files to open."""
+
+    workspace: str
+    seconds: float
+    sources: tuple[str, ...]
+    mentions: int
+    loop: LoopReport
+    preflight: str
+    answer: Answer
+    verified: VerifyReport
+    pages: int
+    open: tuple[tuple[str, str], ...]  # what, path
+
+
+def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress | None = None) -> DemoReport:
+    """Ingest, link, optimise on the CPU, preflight for a TPU, ask, mirror; about three minutes on two cores."""
+    say = progress or (lambda step, done, total: None)
+    started = time.monotonic()
+    root = root.resolve()
+    with _alone(root):
+        _set_aside(root)
+        initialise(root, lane=LANE)
+        workspace = Workspace(root)
+        write_atomic(workspace.scratch / DEMO_FILE, b"made by kgagent demo; the next demo sets this folder aside\n")
+        with open_graph(workspace, write=True) as graph:
+            reports = ingest(graph, SOURCES, progress=say)
+            say("concepts", 0, 0)
+            sync_concepts(graph)
+            mentions = link(graph).mentions
+            lane = load_lane(workspace, LANE)
+            ensure_reference(graph, lane, progress=say)
+            finished = loop(graph, lane, experiments=experiments, progress=say)
+            compiled = _preflight(graph, lane, say)
+            say("asking", 0, 0)
+            answer = why(graph, QUESTION)
+            say("verifying receipts", 0, 0)
+            verified = verify(workspace, None)
+            say("writing the wiki", 0, 0)
+            wiki = render(graph)
+    files = [("the graph as an Obsidian vault (open folder as vault)", workspace.wiki), ("its home page", workspace.wiki / "kgagent.md"), ("the graph itself", workspace.graph_db), ("receipts of every run", workspace.runs)]
+    return DemoReport(
+        workspace=str(root),
+        seconds=time.monotonic() - started,
+        sources=tuple(f"{r.name} {r.revision}: {r.symbols:,} symbols, {r.kernels} kernels" for r in reports),
+        mentions=mentions,
+        loop=finished,
+        preflight=compiled,
+        answer=answer,
+        verified=verified,
+        pages=wiki.written + wiki.unchanged,
+        open=tuple((what, str(path)) for what, path in files if path.exists()),
+    )
+
+
+def _preflight(graph: object, lane: object, say: Progress) -> str:
+    """The TPU compiler's answer, or why there is none on this machine; the rest of the demo stands either way."""
+    say(f"compiling for {TOPOLOGY} (no TPU needed)", 0, 0)
+    try:
+        result = preflight(graph, lane, PREFLIGHTED, TOPOLOGY, progress=say)  # type: ignore[arg-type]
+    except KgError as error:
+        return f"not done: {error}"
+    return result.summary
+
+
+def _set_aside(root: Path) -> None:
+    if not root.exists() or not any(root.iterdir()):
+        return
+    if not (root / ".kgagent" / DEMO_FILE).exists():
+        what = "a workspace" if (root / MARKER).exists() else "a folder with files in it"
+        raise UsageError(f"that is {what} the demo didn't make; it is left alone", where=str(root), hint="kgagent -w NEW_FOLDER demo")
+    previous = root.with_name(root.name + ".previous")
+    shutil.rmtree(previous, ignore_errors=True)
+    root.rename(previous)
+
+
+@contextmanager
+def _alone(root: Path) -> Iterator[None]:
+    """One demo a folder at a time; the lock dies with its process."""
+    root.parent.mkdir(parents=True, exist_ok=True)
+    with open(root.parent / f".{root.name}.lock", "w") as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise Busy("another demo is running in that folder", where=str(root), hint="wait for it, or kgagent -w OTHER_FOLDER demo") from error
+        yield

@@ -1,0 +1,117 @@
+"""Proposals from knob domains: every single move from the frontier that nobody has made yet, as a whole hypothesis.
+
+A proposer is never trusted: what it writes goes through `create_hypothesis` and its refusals like anybody's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from kgagent.errors import Refused, UsageError
+from kgagent.executor import create_hypothesis
+from kgagent.graph import Graph
+from kgagent.lanes import Lane, LaneLever, canonical_knobs, matching_levers
+from kgagent.lanes.records import Scalar, spell
+from kgagent.lanes.sync import lever_id
+from kgagent.objects import canonical_json
+
+ORIGIN = "planner:knob-move"
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """One knob set to one value, from a starting configuration."""
+
+    lever: LaneLever
+    knobs: dict[str, Scalar]
+
+
+def moves(lane: Lane, start: Mapping[str, Scalar]) -> Iterator[Move]:
+    """All moves of one knob that some lever of the lane explains, in the lane's order."""
+    origin = canonical_knobs(lane, start)
+    for knob in lane.knobs:
+        if knob.name not in origin:
+            continue
+        for choice in knob.choices:
+            if choice == origin[knob.name] and type(choice) is type(origin[knob.name]):
+                continue
+            knobs = canonical_knobs(lane, {**origin, knob.name: choice})
+            pulled = [lever for lever in matching_levers(lane, knobs, origin) if lever.knob == knob.name]
+            if pulled:
+                yield Move(pulled[0], knobs)
+
+
+def default_knobs(lane: Lane) -> dict[str, Scalar]:
+    """The configuration nobody changed: the reference's."""
+    return canonical_knobs(lane, {})
+
+
+def propose(graph: Graph, lane: Lane, scope: str, start: Mapping[str, Scalar]) -> tuple[str, ...]:
+    """Write what is new as open hypotheses and return their ids; a change tried or proposed at this scope is left out."""
+    known = {
+        row[0]
+        for row in graph.rows(
+            "SELECT c.knobs FROM configuration c WHERE EXISTS (SELECT 1 FROM hypothesis h JOIN node s ON s.key = h.scope WHERE h.configuration = c.key AND s.id = ?)"
+            " OR EXISTS (SELECT 1 FROM experiment e JOIN node s ON s.key = e.scope WHERE e.configuration = c.key AND s.id = ?)",
+            scope,
+            scope,
+        )
+    }
+    created = []
+    for move in moves(lane, start):
+        if canonical_text(move.knobs) in known:
+            continue
+        try:
+            created.append(_write(graph, lane, move.lever, move.knobs, ORIGIN))
+        except Refused:
+            continue  # somebody proposed it between the look and the write
+    return tuple(created)
+
+
+def hypothesis_for(graph: Graph, lane: Lane, knobs: Mapping[str, Scalar], scope: str, start: Mapping[str, Scalar], *, whats_new: str = "") -> str:
+    """A person's own configuration as a hypothesis: the open one that says the same, else a new one in the words of the first lever pulled.
+
+    Raises `Refused` when the change was tried here and `whats_new` is empty, `UsageError` when no lever of the lane speaks of it.
+    """
+    chosen = canonical_knobs(lane, knobs)
+    known = graph.value(
+        "SELECT n.id FROM hypothesis h JOIN node n ON n.key = h.key JOIN node s ON s.key = h.scope JOIN configuration c ON c.key = h.configuration"
+        " WHERE s.id = ? AND c.knobs = ? AND h.status = 'open' ORDER BY h.key DESC LIMIT 1",
+        scope,
+        canonical_text(chosen),
+    )
+    if known and not whats_new:
+        return str(known)
+    pulled = matching_levers(lane, chosen, canonical_knobs(lane, start)) or matching_levers(lane, chosen, default_knobs(lane))
+    if not pulled:
+        raise UsageError("that is the reference's own configuration: there is nothing to find out", hint="set a knob to another value; kgagent show lane:" + lane.name)
+    return _write(graph, lane, pulled[0], chosen, "person", whats_new)
+
+
+def _write(graph: Graph, lane: Lane, lever: LaneLever, knobs: Mapping[str, Scalar], origin: str, whats_new: str = "") -> str:
+    return create_hypothesis(
+        graph,
+        lane,
+        knobs,
+        statement=f"{lever.statement} ({spelled(knobs)})",
+        mechanism=lever.mechanism,
+        predicted_signal=lever.predicted_signal,
+        falsification=lever.falsification,
+        origin=origin,
+        lever=lever_id(lane, lever),
+        prior=lever.prior,
+        expected_gain=lever.expected_gain,
+        cost_minutes=lane.budgets.experiment_minutes,
+        whats_new=whats_new,
+    )
+
+
+def canonical_text(knobs: Mapping[str, Scalar]) -> str:
+    """Knobs as the configuration table spells them."""
+    return canonical_json(dict(knobs))
+
+
+def spelled(knobs: Mapping[str, object]) -> str:
+    """`impl=chunked block_q=256`, as it can be typed after --set."""
+    return " ".join(f"{name}={spell(value)}" for name, value in knobs.items() if isinstance(value, (str, int, float, bool)))
