@@ -15,6 +15,7 @@ from math import prod
 
 from kgagent.evidence.frames import Frame
 from kgagent.evidence.hlo import Instruction
+from kgagent.evidence.pipeline import pipeline_of
 from kgagent.objects import sha256_hex
 
 _BODY = re.compile(r'"body":\s*"([A-Za-z0-9+/=]+)"')
@@ -40,6 +41,7 @@ class KernelBody:
     text: str  # MLIR without locations; "" where not decoded
     grid: tuple[int, ...] | None
     windows: tuple[tuple[int, ...], ...]  # block shapes of the grid's operands, in order
+    buffers: tuple[int, ...]  # how many of each window a kernel that pipelines itself holds; () where the compiler decides
     scratch_bytes: int | None  # VMEM scratch operands, without window buffers
     prefetched: int  # scalar-prefetch operands
     frames: tuple[Frame, ...]  # distinct source lines in the body, in order of first use
@@ -81,15 +83,17 @@ def _decode(encoded: str) -> KernelBody:
     symbol = _SYMBOL.search(head) or _SYMBOL.search(plain)
     name = module.group(1) if module else (symbol.group(1) if symbol else "")
     windows = tuple(_numbers(sizes) for sizes in _WINDOW.findall(plain))
+    inner = pipeline_of(plain) if grid is None else None
     frames = tuple(dict.fromkeys(Frame(file, int(line)) for file, line in _PLACE.findall(located)))
     return KernelBody(
-        name, sha256_hex(plain), True, plain, _numbers(grid.group(1)) if grid else None, windows,
+        name, sha256_hex(plain), True, plain, _numbers(grid.group(1)) if grid else (inner.grid if inner else None),
+        inner.windows if inner else windows, inner.buffers if inner else (),
         _scratch_bytes(plain, int(scratch.group(1))) if scratch else None, int(prefetch.group(1)) if prefetch else 0, frames,
     )  # fmt: skip
 
 
 def _undecoded(raw: bytes) -> KernelBody:
-    return KernelBody("", sha256_hex(raw), False, "", None, (), None, 0, ())
+    return KernelBody("", sha256_hex(raw), False, "", None, (), (), None, 0, ())
 
 
 def _numbers(text: str) -> tuple[int, ...]:
