@@ -5,7 +5,9 @@ from kgagent.executor.memory import create_hypothesis as create_hypothesis
 from kgagent.executor.records import ExperimentReport as ExperimentReport
 from kgagent.executor.records import FrontierRow as FrontierRow
 from kgagent.executor.records import VerifyReport as VerifyReport
+from kgagent.executor.refile import refile as refile
 from kgagent.executor.report import experiment_report as experiment_report
 from kgagent.executor.run import ensure_reference as ensure_reference
 from kgagent.executor.run import resume as resume
 from kgagent.executor.run import run_experiment as run_experiment
+from kgagent.executor.verify import verify as verify

@@ -16,7 +16,7 @@ from kgagent.executor.records import Pair, Quad
 from kgagent.graph.records import plain
 
 WARM_UPS = 2
-SAMPLE_NS = 2_000_000  # shorter work is batched up to this: the clock's own cost must not show
+SAMPLE_NS = 5_000_000  # shorter work is batched up to this: the clock's own cost must not show
 LARGEST_BATCH = 1000
 
 

@@ -87,6 +87,11 @@ class Journal:
     def close(self, run: str) -> None:
         self._write("UPDATE run SET state = 'filed', closed_at = ? WHERE id = ? AND state = 'open'", now(), run)
 
+    def drop(self, run: str) -> None:
+        """Forget a run that came to nothing before its plan was whole."""
+        self._write("DELETE FROM step WHERE run = ? AND run NOT IN (SELECT run FROM step WHERE done_at IS NOT NULL)", run)
+        self._write("DELETE FROM run WHERE id = ? AND id NOT IN (SELECT run FROM step)", run)
+
     def open_runs(self) -> tuple[OpenRun, ...]:
         return tuple(OpenRun(*row) for row in self._rows("SELECT id, lane, hypothesis FROM run WHERE state = 'open' ORDER BY opened_at, id"))
 

@@ -15,6 +15,8 @@ from kgagent.errors import StorageError
 from kgagent.objects import canonical_json, sha256_hex
 from kgagent.workspace import Workspace, write_atomic
 
+SUMS = "SHA256SUMS"
+
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
@@ -25,6 +27,10 @@ class Receipt:
     prev: str
     step: str
     body: str
+
+    @property
+    def file_name(self) -> str:
+        return f"{self.seq:02d}-{self.step}.json"
 
     @property
     def told(self) -> dict[str, Any]:
@@ -48,37 +54,37 @@ def chain(experiment: str, steps: Sequence[tuple[str, dict[str, Any]]]) -> tuple
 
 
 def write_chain(workspace: Workspace, experiment: str, receipts: Sequence[Receipt]) -> Path:
-    """One file a receipt, and `head` with the last hash; the head last, so that a cut-off chain is seen as one."""
+    """One file a receipt, then their sums (as sha256sum prints them) last, so that a cut-off chain is seen as one."""
     folder = run_folder(workspace, experiment)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for receipt in receipts:
-            write_atomic(folder / f"{receipt.seq:02d}-{receipt.step}.json", receipt.body.encode())
-        write_atomic(folder / "head", f"{receipts[-1].sha}\n".encode())
+            write_atomic(folder / receipt.file_name, receipt.body.encode())
+        write_atomic(folder / SUMS, "".join(f"{receipt.sha}  {receipt.file_name}\n" for receipt in receipts).encode())
     except OSError as error:
         raise StorageError(f"can't write receipts: {error.strerror or error}", where=str(folder), hint="free disk space, then kgagent resume") from error
     return folder
 
 
-def receipt_files(folder: Path) -> list[Path]:
-    return sorted(folder.glob("[0-9][0-9]-*.json"))
-
-
 def read_chain(folder: Path) -> tuple[Receipt, ...]:
-    """The receipts of a run, each checked against its own hash's place in the chain; `StorageError` names the file that doesn't fit."""
+    """The receipts of a run, each checked against its sum and its place in the chain; `StorageError` names the file that doesn't fit."""
     receipts: list[Receipt] = []
-    for path in receipt_files(folder):
+    for line in _text(folder / SUMS).splitlines():
+        sha, _, name = line.partition("  ")
+        path = folder / Path(name).name
         body = _text(path)
+        if sha256_hex(body) != sha:
+            raise StorageError("the receipt changed since it was written", where=str(path), hint="restore it from a copy")
         try:
             told = json.loads(body)
-            receipt = Receipt(sha256_hex(body), int(told["seq"]), str(told["prev"]), str(told["step"]), body)
+            receipt = Receipt(sha, int(told["seq"]), str(told["prev"]), str(told["step"]), body)
         except (ValueError, KeyError, TypeError) as error:
-            raise StorageError("a receipt isn't readable JSON", where=str(path), hint="restore it from a copy; it was changed or damaged") from error
-        if receipt.seq != len(receipts) or receipt.prev != (receipts[-1].sha if receipts else ""):
-            raise StorageError("the receipt does not follow the one before it: one of the two was changed", where=str(path))
+            raise StorageError("a receipt isn't readable JSON", where=str(path), hint="restore it from a copy") from error
+        if receipt.seq != len(receipts) or receipt.prev != (receipts[-1].sha if receipts else "") or receipt.file_name != path.name:
+            raise StorageError("the receipt does not follow the one before it", where=str(path), hint="restore both from a copy")
         receipts.append(receipt)
-    if not receipts or _text(folder / "head").strip() != receipts[-1].sha:
-        raise StorageError("the last receipt is not the one the chain ends with", where=str(receipt_files(folder)[-1] if receipts else folder))
+    if not receipts:
+        raise StorageError("a run without receipts", where=str(folder / SUMS))
     return tuple(receipts)
 
 
@@ -88,4 +94,4 @@ def _text(path: Path) -> str:
     except FileNotFoundError as error:
         raise StorageError("a receipt is missing", where=str(path)) from error
     except (OSError, UnicodeDecodeError) as error:
-        raise StorageError("a receipt can't be read", where=str(path)) from error
+        raise StorageError(f"a receipt can't be read: {error}", where=str(path)) from error

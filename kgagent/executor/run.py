@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from kgagent.errors import CandidateError, Refused, UnknownThing
+from kgagent.errors import CandidateError, Refused, UnknownThing, UsageError
 from kgagent.executor import decode
 from kgagent.executor.branches import commit_experiment
 from kgagent.executor.filing import file_experiment
@@ -59,7 +59,13 @@ def run_experiment(graph: Graph, lane: Lane, hypothesis_id: str, *, progress: Pr
 def resume(graph: Graph, *, progress: Progress | None = None) -> tuple[ExperimentReport, ...]:
     """Finish every experiment that was cut, oldest first, with the lane's files as they were when it was planned."""
     with one_loop(graph.workspace), Journal(graph.workspace) as journal:
-        return tuple(Run(graph, journal, None, cut.id, cut.hypothesis, progress or _silent, lane_name=cut.lane).resume() for cut in journal.open_runs())
+        reports = []
+        for cut in journal.open_runs():
+            if journal.done(cut.id, "plan") is None and cut.hypothesis is not None and graph.node(cut.hypothesis) is None:
+                journal.drop(cut.id)  # cut before its plan, and its hypothesis went with a lost graph
+                continue
+            reports.append(Run(graph, journal, None, cut.id, cut.hypothesis, progress or _silent, lane_name=cut.lane).resume())
+        return tuple(reports)
 
 
 def _silent(line: str) -> None:
@@ -119,7 +125,11 @@ class Run:
     def go(self) -> ExperimentReport:
         """All steps in order; whole ones are read back."""
         self.journal.open(self.experiment, self.lane_name, self.hypothesis)
-        plan = self._step("plan", self._plan)
+        try:
+            plan = self._step("plan", self._plan)
+        except (Refused, UsageError):
+            self.journal.drop(self.experiment)  # refused before it began: nothing to go on with
+            raise
         lane = stored_lane(self.graph.workspace, self.lane_name, plan)
         self.say(plan["title"])
         committed = self._step("commit", lambda: self._commit(lane, plan))

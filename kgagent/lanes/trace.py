@@ -52,17 +52,21 @@ def trace(
     platform: str = "cpu",
     points: Sequence[OpPoint] | None = None,
     scratch: Path | None = None,
+    device: tuple[str, int] | None = None,
 ) -> Traced:
-    """Export `candidate(*inputs, **knobs)` for a platform at its operating points; `knobs=None` exports the lane's reference."""
+    """Export `candidate(*inputs, **knobs)` for a platform at its operating points; `knobs=None` exports the lane's reference.
+
+    `device` is (device kind, cores) of a chip that isn't here, for kernels that ask what they will run on.
+    """
     points = lane.points(platform) if points is None else points
     try:
         with tempfile.TemporaryDirectory(prefix="trace-", dir=scratch) as name:
-            return _trace(lane, knobs, platform, points, Path(name).resolve())
+            return _trace(lane, knobs, platform, points, Path(name).resolve(), device)
     except OSError as error:
         raise StorageError(f"can't use the scratch folder: {error.strerror or error}", where=str(scratch or tempfile.gettempdir())) from error
 
 
-def _trace(lane: Lane, knobs: Mapping[str, Scalar] | None, platform: str, points: Sequence[OpPoint], folder: Path) -> Traced:
+def _trace(lane: Lane, knobs: Mapping[str, Scalar] | None, platform: str, points: Sequence[OpPoint], folder: Path, device: tuple[str, int] | None) -> Traced:
     for file, data in lane.files.items():
         target = folder / "lane" / file
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -75,6 +79,7 @@ def _trace(lane: Lane, knobs: Mapping[str, Scalar] | None, platform: str, points
         "platform": platform,
         "points": [[point.name, point.mapping()] for point in points],
         "out": str(folder / "out"),
+        "device": device,
     }
     (folder / "out").mkdir()
     (folder / "job.json").write_text(json.dumps(job))

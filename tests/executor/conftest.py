@@ -1,0 +1,46 @@
+"""One toy workspace with its reference, made once; tests that change it take a copy."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from kgagent.executor import ensure_reference
+from kgagent.graph import Graph, open_graph
+from kgagent.lanes import Lane, load_lane
+from kgagent.workspace import Workspace, create_workspace
+
+sys.path.insert(0, str(Path(__file__).parent))
+from toy import write_toy
+
+needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None or importlib.util.find_spec("flatbuffers") is None, reason="jax isn't installed")
+
+
+@pytest.fixture(scope="session")
+def toy_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A workspace with the toy lane's reference filed."""
+    if importlib.util.find_spec("jax") is None or importlib.util.find_spec("flatbuffers") is None:
+        pytest.skip("jax isn't installed")
+    workspace = create_workspace(tmp_path_factory.mktemp("toy") / "w")
+    lane = write_toy(workspace)
+    with open_graph(workspace, write=True) as graph:
+        ensure_reference(graph, lane)
+    return workspace.root
+
+
+@pytest.fixture
+def toy(toy_home: Path, tmp_path: Path) -> Workspace:
+    """A copy of it, for a test to do what it likes with."""
+    shutil.copytree(toy_home, tmp_path / "w")
+    return Workspace(tmp_path / "w")
+
+
+@pytest.fixture
+def toy_graph(toy: Workspace) -> Iterator[tuple[Graph, Lane]]:
+    with open_graph(toy, write=True) as graph:
+        yield graph, load_lane(toy, "toy")

@@ -1,0 +1,130 @@
+"""Whole experiments: honest ones are decided by the clock, bad ones end as what they are."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+from toy import propose
+
+from kgagent.errors import Busy, Refused
+from kgagent.executor import ExperimentReport, frontier, run_experiment, verify
+from kgagent.executor.journal import Journal, one_loop
+from kgagent.graph import Graph
+from kgagent.lanes import Lane
+
+
+def run(toy_graph: tuple[Graph, Lane], impl: str, **more: object) -> ExperimentReport:
+    graph, lane = toy_graph
+    return run_experiment(graph, lane, propose(graph, lane, impl, **more))  # type: ignore[arg-type]
+
+
+def nothing_open(graph: Graph) -> bool:
+    with Journal(graph.workspace) as journal:
+        return journal.open_runs() == ()
+
+
+@pytest.mark.parametrize(("impl", "verdict"), [("dot", "supported"), ("slow", "refuted")])
+def test_honest_candidates(toy_graph: tuple[Graph, Lane], impl: str, verdict: str) -> None:
+    graph, lane = toy_graph
+    before = frontier(graph, lane)
+    report = run(toy_graph, impl)
+    assert (report.outcome, report.verdict) == ("completed", verdict), report.reason
+    assert all(gate.result == "pass" for gate in report.gates), report.gates
+    after = frontier(graph, lane)
+    assert before is not None and after is not None
+    assert (after.experiment == report.experiment) == (verdict == "supported")
+    state = graph.value("SELECT e.merge_state FROM experiment e JOIN node n ON n.key = e.key WHERE n.id = ?", report.experiment)
+    assert state == ("candidate" if verdict == "supported" else "none")
+    assert verify(graph.workspace).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("impl", "gate"),
+    [
+        ("nan", "finite"), ("dtype", "signature"), ("shape", "signature"), ("tail", "parity"), ("imprecise", "parity"), ("ignores", "parity"),
+        ("plain", "not_a_noop"), ("claims_loop", "mechanism"), ("edits", "immutable"),
+    ],
+)  # fmt: skip
+def test_gates_stop_unsound_candidates(toy_graph: tuple[Graph, Lane], impl: str, gate: str) -> None:
+    report = run(toy_graph, impl)
+    assert (report.outcome, report.verdict) == ("completed", "invalid")
+    assert next(result.name for result in report.gates if result.result == "fail") == gate
+    assert gate in report.reason and "\n" not in report.reason
+    assert nothing_open(toy_graph[0])
+    assert verify(toy_graph[0].workspace).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("impl", "outcome", "told"),
+    [
+        ("raises", "crashed", "candidate.py:8: RuntimeError: no such luck"), ("exits", "crashed", "SystemExit: 7"), ("hangs", "timeout", "4 s"),
+        ("floods", "flooded", "64 KiB"), ("hoards", "out_of_memory", "1500 MiB"), ("callback", "refused", "handed over"),
+    ],
+)  # fmt: skip
+def test_bad_candidates_are_recorded_as_what_they_are(toy_graph: tuple[Graph, Lane], impl: str, outcome: str, told: str) -> None:
+    graph, _ = toy_graph
+    report = run(toy_graph, impl)
+    assert (report.outcome, report.verdict) == (outcome, "invalid")
+    assert told in report.detail and "\n" not in report.detail
+    assert nothing_open(graph)
+    assert graph.value("SELECT count(*) FROM measurement m JOIN node n ON n.key = m.experiment WHERE n.id = ?", report.experiment) == 0
+    assert verify(graph.workspace, report.experiment).problems == ()
+    assert not any(graph.workspace.scratch.iterdir())
+
+
+def test_forked_sleepers_are_gone_in_time(toy_graph: tuple[Graph, Lane], tmp_path: Path) -> None:
+    started = time.monotonic()
+    report = run(toy_graph, "forks")
+    assert report.outcome == "timeout"
+    assert time.monotonic() - started < 4 + 5
+    note = Path("/tmp/kgagent-toy-pid")
+    pid = int(note.read_text())
+    note.unlink()
+    stat = Path(f"/proc/{pid}/stat")
+    assert not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
+
+
+def test_decided_hypotheses_and_repeats_are_refused(toy_graph: tuple[Graph, Lane]) -> None:
+    graph, lane = toy_graph
+    hypothesis = propose(graph, lane, "raises")
+    first = run_experiment(graph, lane, hypothesis)
+    with pytest.raises(Refused, match="decided by exp:toy/0002"):
+        run_experiment(graph, lane, hypothesis)
+    with pytest.raises(Refused, match="proposed before") as caught:
+        propose(graph, lane, "raises")
+    assert hypothesis in caught.value.hint
+    assert propose(graph, lane, "raises", whats_new="another compiler") != hypothesis
+    again = run_experiment(graph, lane, hypothesis, rerun=True)
+    assert again.experiment != first.experiment
+    assert [edge.dst for edge in graph.edges(src=again.experiment, type="supersedes")] == [first.experiment]
+
+
+def test_changed_code_and_second_loop_are_refused(toy_graph: tuple[Graph, Lane]) -> None:
+    from kgagent.lanes import load_lane
+
+    graph, lane = toy_graph
+    hypothesis = propose(graph, lane, "dot")
+    with one_loop(graph.workspace), pytest.raises(Busy, match="another kgagent"):
+        run_experiment(graph, lane, hypothesis)
+    (lane.folder / "candidate.py").write_text((lane.folder / "candidate.py").read_text() + "# edited\n")
+    with pytest.raises(Refused, match="code changed"):
+        run_experiment(graph, load_lane(graph.workspace, "toy"), hypothesis)
+    assert nothing_open(graph)
+
+
+def test_a_reader_walks_from_verdict_to_configuration(toy_graph: tuple[Graph, Lane]) -> None:
+    graph, _ = toy_graph
+    report = run(toy_graph, "dot")
+
+    def follow(start: str, *types: str) -> str:
+        for type_ in types:
+            start = next(edge.dst for edge in graph.edges(src=start, type=type_))
+        return start
+
+    verdict = f"verdict:{report.experiment.removeprefix('exp:')}"
+    assert follow(verdict, "based_on", "based_on", "uses") == report.configuration
+    assert follow(report.experiment, "supports", "based_on") == report.configuration
+    assert os.path.isdir(report.receipts)
