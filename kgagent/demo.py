@@ -87,7 +87,7 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
         preflight=compiled,
         answer=answer,
         verified=verified,
-        pages=wiki.written + wiki.unchanged,
+        pages=len(wiki.written) + wiki.unchanged,
         open=tuple((what, str(path)) for what, path in files if path.exists()),
     )
 

@@ -157,10 +157,11 @@ def _render_kernels(rows: tuple[Any, ...]) -> str:
 @click.pass_obj
 def why(state: State, question: tuple[str, ...], as_json: bool) -> None:
     """Answer a question from the graph, with citations: kgagent why "why is splash fast here"."""
-    from kgagent.ask import render_text, why as answer_question
+    from kgagent.ask import why as answer_question
+    from kgagent.cli.answers import render_answer
 
     with open_graph(state.workspace) as graph:
         answer = answer_question(graph, " ".join(question))
-    emit(answer, as_json, render_text)
+    emit(answer, as_json, render_answer)
     if answer.subject is None:
         raise click.exceptions.Exit(1)

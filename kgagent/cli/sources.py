@@ -84,5 +84,5 @@ def wiki(state: State, as_json: bool) -> None:
         concepts = sync_concepts(graph)
         report = render(graph)
     for problem in concepts.problems:
-        narrate(f"concept page skipped: {problem}")
-    emit(report, as_json, lambda r: f"wiki: {r.written} pages written, {r.unchanged} unchanged, {r.removed} removed" + "".join(f"\n  conflict: {c}" for c in r.conflicts))
+        narrate(f"concept page: {problem}")
+    emit(report, as_json, lambda r: f"wiki: {len(r.written)} files written, {r.unchanged} unchanged, {len(r.removed)} removed" + "".join(f"\n  conflict: {c}" for c in r.conflicts))
