@@ -44,7 +44,10 @@ class Compile:
         """The compiler's refusal, '' when it compiled."""
         if self.node.data.get("status", "ok") == "ok":
             return ""
-        return str(self.node.data.get("error") or "the compiler gave no reason")
+        error = self.node.data.get("error")
+        if isinstance(error, dict):
+            return ": ".join(dict.fromkeys(str(error[name]) for name in ("what", "message") if error.get(name)))
+        return str(error or "the compiler gave no reason")
 
     @property
     def interpreted(self) -> bool:
@@ -128,7 +131,7 @@ def square(graph: Graph, compile_: Compile, went: Sequence[Change]) -> tuple[lis
         shape = dims(change.shape)
         if len(shape) >= 2 and shape[-1] == shape[-2] and shape[-1] > 1:
             groups[shape[-1]].append(change)
-    named = [length for length in groups if length in names] or [length for length in groups if length >= 128 and not names]
+    named = [length for length in groups if length in names] or [length for length in groups if length >= 128]
     if not named:
         return [], ""
     length = max(named, key=lambda n: sum(change.bytes for change in groups[n]))
@@ -146,7 +149,7 @@ def still_there(graph: Graph, compile_: Compile, length: int) -> int:
 def lines(graph: Graph, ops: Iterable[Step], ground: Ground, disk: Disk) -> int:
     """Cite the source lines instructions came from, resting on the edges to them; how many have one."""
     by_id = {step.node.id: step for step in ops}
-    placed = steps(graph, [step.node.key for step in by_id.values()], ("from_line",))
+    placed = _ends(steps(graph, [step.node.key for step in by_id.values()], ("from_line",)))
     inside = {step.edge.src: step for step in steps(graph, [step.node.key for step in placed], ("within",), kind="symbol")}
     for step in placed:
         op = by_id[step.edge.src].node
@@ -159,9 +162,23 @@ def lines(graph: Graph, ops: Iterable[Step], ground: Ground, disk: Disk) -> int:
     return len({step.edge.src for step in placed})
 
 
+def _ends(placed: list[Step]) -> list[Step]:
+    """Of each instruction's frames the innermost and the outermost: the library's line and the user's."""
+    by_op: dict[str, list[Step]] = defaultdict(list)
+    for step in placed:
+        by_op[step.edge.src].append(step)
+    found: list[Step] = []
+    for group in by_op.values():
+        ranked = sorted(group, key=lambda step: (not step.edge.data.get("dominant", True), int(step.edge.data.get("depth") or 0)))
+        main = [step for step in ranked if step.edge.data.get("dominant", True)] or ranked[:1]
+        found.extend(main[:1] if len(main) == 1 else [main[0], main[-1]])
+    return found
+
+
 def place_of(line: Node, symbol: Step | None) -> tuple[str | None, int | None]:
     """Path and number of a line node; a path the compiler shortened is taken from the symbol that holds the line."""
     path, _, number = line.id.removeprefix("line:").rpartition("#L")
+    path = str(line.data.get("path") or path)
     at = line.line_start or (int(number) if number.isdigit() else None)
     if line.path:
         return line.path, at
@@ -176,10 +193,11 @@ def _bytes(node: Node) -> int:
 
 
 def _problem(graph: Graph, compile_: Compile) -> dict[int, list[str]]:
-    """The problem's lengths by value: {2048: ["seq"]}; read from the compile's scope, else from its lane's."""
-    text = graph.value(
+    """The problem's lengths by value: {2048: ["seq"]}; from the compile's scope and from its lane's scopes and points."""
+    rows = graph.rows(
         """SELECT s.problem FROM edge e JOIN scope s ON s.key = e.dst WHERE e.src = ?1 AND e.type = 'at'
-           UNION ALL SELECT s.problem FROM edge e JOIN scope s ON s.lane = e.dst WHERE e.src = ?1 AND e.type = 'within' LIMIT 1""",
+           UNION SELECT s.problem FROM edge e JOIN scope s ON s.lane = e.dst WHERE e.src = ?1 AND e.type = 'within'
+           UNION SELECT json_extract(l.data, '$.op_points') FROM edge e JOIN node l ON l.key = e.dst WHERE e.src = ?1 AND e.type = 'within' AND l.kind = 'lane'""",
         compile_.node.key,
     )
     names: dict[int, list[str]] = {}
@@ -194,7 +212,8 @@ def _problem(graph: Graph, compile_: Compile) -> dict[int, list[str]]:
         elif isinstance(value, int) and not isinstance(value, bool) and value > 1 and name not in names.setdefault(value, []):
             names[value].append(name)
 
-    walk(json.loads(text) if text else {}, "")
+    for (text,) in rows:
+        walk(json.loads(text) if text else {}, "")
     return names
 
 

@@ -7,10 +7,10 @@ from collections import defaultdict
 
 from kgagent.ask.context import Context
 from kgagent.ask.records import Finding
-from kgagent.ask.resolve import lever_of
+from kgagent.ask.resolve import ANY, lever_of
 from kgagent.ask.trail import steps
 from kgagent.ask.wording import counted, plain_value
-from kgagent.graph import Edge
+from kgagent.graph import Edge, Node
 
 SHOWN_HYPOTHESES = 3
 SHOWN_VALUES = 12
@@ -55,8 +55,12 @@ def untried(context: Context) -> list[Finding]:
     edges: list[Edge] = []
     for step in steps(context.graph, [lane.key], ("within",), back=True, kind="lever"):
         setting = lever_of(step.node)
-        if setting is not None and setting[1:] not in used:
-            values[setting[1]].append(setting[2])
+        if setting is None:
+            continue
+        _, knob, value = setting
+        left_over = [choice for choice in (_choices(lane, knob) if value == ANY else [value]) if (knob, choice) not in used]
+        if left_over:
+            values[knob].extend(choice for choice in left_over if choice not in values[knob])
             edges.append(step.edge)
     if not edges:
         return []
@@ -69,3 +73,10 @@ def untried(context: Context) -> list[Finding]:
     rest = f" and {counted(-left, 'more value')}" if left < 0 else ""
     text = f"not tried in lane {lane.name} yet: {', '.join(shown)}{rest}; kgagent plan {lane.name} ranks them."
     return context.ground().about(lane).rest(*edges).finding("next", text, "open")
+
+
+def _choices(lane: Node, knob: str) -> list[str]:
+    """The values a knob may take, as its lane says."""
+    knobs = lane.data.get("knobs")
+    choices = knobs.get(knob, {}).get("choices", []) if isinstance(knobs, dict) else []
+    return [plain_value(choice) for choice in choices]

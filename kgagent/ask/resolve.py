@@ -13,13 +13,15 @@ from dataclasses import dataclass, field
 from kgagent.ask.question import Question, tokens, vocabulary
 from kgagent.ask.records import Here
 from kgagent.ask.trail import Step, steps
+from kgagent.ask.wording import plain_value
 from kgagent.graph import Edge, Graph, Node, find
 from kgagent.graph.store import NODE_COLUMNS, node_of
 
 NAMED = ("concept", "kernel", "lever")  # few enough to be read whole
-REACH_HOPS = 6
+REACH_HOPS = 10
 REACH_NODES = 3000
 MAX_KERNELS = 3
+ANY = "*"  # a lever of every value of its knob
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +90,12 @@ def _read(graph: Graph) -> _Named:
 
 
 def lever_of(node: Node) -> tuple[str, str, str] | None:
-    """(lane, knob, value) of `lever:LANE/knob=value`; None for a lever that concept pages describe."""
+    """(lane, knob, value) of `lever:LANE/knob=value`, value `*` for any; None for a lever that concept pages describe."""
     lane, slash, setting = node.id.removeprefix("lever:").partition("/")
-    knob, equals, value = setting.partition("=")
-    return (lane, knob, value) if slash and equals else None
+    knob, _, value = setting.partition("=")
+    if not slash:
+        return None
+    return lane, str(node.data.get("knob", knob)), plain_value(node.data.get("value", value)) or ANY
 
 
 def resolve(graph: Graph, asked: Question, here: Here) -> Subject | None:
@@ -197,7 +201,7 @@ def reach(graph: Graph, starts: Sequence[int]) -> dict[int, tuple[Edge, ...]]:
         for step in steps(graph, frontier, ("uses", "calls", "wraps")):
             node = step.node
             ids[node.id] = node.key
-            if node.key in seen or len(seen) > REACH_NODES:
+            if node.key in seen or len(seen) > REACH_NODES or step.edge.how in ("candidate", "unresolved"):
                 continue
             seen.add(node.key)
             came[node.key] = step

@@ -8,9 +8,11 @@ from dataclasses import dataclass
 from kgagent.ask.context import Context
 from kgagent.ask.records import Finding
 from kgagent.ask.trail import Step, steps
-from kgagent.ask.wording import counted, first_sentence, listed, plain_value
+from kgagent.ask.wording import clipped, counted, first_sentence, listed, plain_value
 from kgagent.graph import Edge, Node
 
+SHOWN_MECHANISMS = 6
+SHOWN_CONDITIONS = 5
 SHOWN_LINES = 4  # citations of one mechanism
 SHOWN_KNOBS = 16
 SHOWN_CLAIMS = 3
@@ -39,12 +41,12 @@ def kernels(context: Context) -> list[Finding]:
         if row:
             api, backend, line, grid, body_how, path = row[0]
             name = BACKENDS.get(backend, backend)
-            parts[0] += f" is a {name} kernel launched through {api}" + (f", grid `{_flat(grid)}`" if grid else "")
+            parts[0] += f" is a {name} kernel launched through {api}" + (f", grid `{clipped(grid, 80)}`" if grid else "")
             ground.cite(path, line, max(line, kernel.line_end or line) if path == kernel.path else line, kernel.id, "launch")
         if wrappers:
             parts.append("wrapped by " + listed([f"`{step.node.name}`" for step in wrappers]))
         if bodies:
-            how = f" (resolved by {body_how})" if row and body_how not in ("exact", "") else ""
+            how = f" ({body_how})" if row and body_how not in ("exact", "") else ""
             parts.append("body " + listed([f"`{step.node.name}`{_span(step.node)}" for step in bodies]) + how)
         for step in wrappers:
             ground.cite_node(step.node, "wrapper")
@@ -67,7 +69,7 @@ def _functions(context: Context) -> list[Finding]:
         used = [Step(step.edge, context.subject.node) for step in steps(context.graph, [context.subject.node.key], ("defines",), back=True)] or used
     found: list[Finding] = []
     for step in used:
-        verb = "defines" if step.edge.type == "defines" else "runs"
+        verb = "defines" if step.edge.type == "defines" else "uses"
         text = f"{step.edge.src} {verb} `{step.node.name}`{_span(step.node)}."
         found.extend(context.ground().about(step.node).rest(step.edge).cite_node(step.node).finding("code", text, "source"))
     return found
@@ -77,34 +79,50 @@ def _span(node: Node) -> str:
     return f" ({node.line_end - node.line_start + 1} lines)" if node.line_start and node.line_end else ""
 
 
-def _flat(text: str) -> str:
-    return " ".join(text.split())
-
-
 def mechanisms(context: Context) -> list[Finding]:
     """Concepts the kernel's code mentions, most often seen first, each with its mechanism in a line and the lines it shows in."""
-    own = {link.node.key for link in context.subject.concepts}
+    own = [link.node.key for link in context.subject.concepts]
     code = _code(context)
     seen: dict[int, list[Step]] = defaultdict(list)
     for step in steps(context.graph, [tied.key for tied in code.values()], ("mentions",), kind="concept"):
         seen[step.node.key].append(step)
     found: list[Finding] = []
-    for mentions in sorted(seen.values(), key=lambda group: (group[0].node.key not in own, -len(group), group[0].node.id)):
+    ranked = sorted(seen.values(), key=lambda group: _weight(group, own))
+    for mentions in ranked[:SHOWN_MECHANISMS]:
         concept = mentions[0].node
         ground = context.ground().about(concept, *(link.node for link in context.subject.kernels[:1]))
         for step in mentions:
             ground.rest(step.edge, *code[step.edge.src].path)
-        for step in mentions[:SHOWN_LINES]:
+        for step in sorted(mentions, key=lambda step: step.edge.data.get("kind", "source") != "source")[:SHOWN_LINES]:
             ground.cite(step.edge.path, step.edge.line, step.edge.line, step.edge.src, _seen(step.edge))
         names = dict.fromkeys(code[step.edge.src].name for step in mentions)
         whose = f" of {context.subject.kernels[0].node.id}" if context.subject.kernels else ""
         seen_in = f"Seen on {counted(len(mentions), 'line')}, in {listed([f'`{name}`' for name in names][:4])}{whose}."
         text = f"{concept.name}: {mechanism(concept)} {seen_in}"
         found.extend(ground.finding("mechanism", text, "detected"))
+    found.extend(_further(context, ranked[SHOWN_MECHANISMS:], code))
     found.extend(_stated(context, set(seen)))
     if not found:
         context.unknown.append(f"the mechanism: no concept is linked to the code of {context.label}")
     return found
+
+
+def _weight(mentions: list[Step], own: list[int]) -> tuple[int, int, int, str]:
+    """Concepts of the subject and its lever first, then those that source text shows on most lines; a parameter's name is weak evidence."""
+    key = mentions[0].node.key
+    shown = sum(1 for step in mentions if step.edge.data.get("kind", "source") == "source")
+    return own.index(key) if key in own else len(own), -shown, -len(mentions), mentions[0].node.id
+
+
+def _further(context: Context, groups: list[list[Step]], code: dict[str, _Tied]) -> list[Finding]:
+    """Concepts seen in the code beyond those told one by one."""
+    ground = context.ground()
+    for mentions in groups:
+        for step in mentions:
+            ground.rest(step.edge, *code[step.edge.src].path)
+    names = [f"{mentions[0].node.name} ({counted(len(mentions), 'line')})" for mentions in groups]
+    whose = context.subject.kernels[0].node.id if context.subject.kernels else context.label
+    return ground.finding("mechanism", f"also seen in the code of {whose}: {listed(names)}.", "detected")
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +166,13 @@ def _code(context: Context) -> dict[str, _Tied]:
 
 def _seen(edge: Edge) -> str:
     """What the detector saw on the line."""
-    text = " ".join(str(edge.data.get("text") or edge.data.get("detector") or "").split())
-    return text if len(text) <= 100 else text[:99] + "…"
+    return clipped(str(edge.data.get("text") or edge.data.get("detector") or ""), 100)
 
 
 def mechanism(concept: Node) -> str:
     """A concept's mechanism in one sentence, from its page; its definition where the page has no mechanism."""
-    text = concept.data.get("mechanism") or concept.data.get("summary") or concept.doc
-    sentence = first_sentence(str(text)) if text else "its page gives no mechanism"
+    texts = (concept.data.get("summary"), concept.data.get("mechanism"), concept.doc)
+    sentence = next((sentence for text in texts if text and (sentence := first_sentence(str(text)))), "its page gives no mechanism")
     return sentence if sentence.endswith((".", "!", "?", "…")) else sentence + "."
 
 
@@ -188,6 +205,8 @@ def conditions(context: Context) -> list[Finding]:
     keys = [lever.node.key for lever in subject.levers] + [link.node.key for link in subject.concepts]
     offered = steps(context.graph, [link.node.key for link in subject.concepts], ("enables",), kind="lever")
     mine = {*keys, *(step.node.key for step in offered), subject.node.key}
+    first = {link.node.id for link in subject.concepts[:1]}
+    near = {lever.node.id for lever in subject.levers} | first | {step.node.id for step in offered if step.edge.src in first}
     out = steps(context.graph, mine, tuple(CONDITIONS))
     into = steps(context.graph, mine, ("requires", "conflicts_with"), back=True)
     found: list[Finding] = []
@@ -195,9 +214,12 @@ def conditions(context: Context) -> list[Finding]:
         edges: dict[int, Edge] = {step.edge.key: step.edge for step in (*out, *into) if step.edge.type == type_}
         if not edges:
             continue
-        parts = [f"{edge.src} {verb} {edge.dst}{_scope(edge)}" for edge in edges.values()]
-        ground = context.ground().rest(*edges.values())
-        for edge in edges.values():
+        ranked = sorted(edges.values(), key=lambda edge: (edge.src not in near and edge.dst not in near, edge.key))
+        parts = [f"{edge.src} {verb} {edge.dst}{_scope(edge)}" for edge in ranked[:SHOWN_CONDITIONS]]
+        if len(ranked) > SHOWN_CONDITIONS:
+            parts.append(f"{len(ranked) - SHOWN_CONDITIONS} more")
+        ground = context.ground().rest(*ranked)
+        for edge in ranked[:SHOWN_CONDITIONS]:
             ground.cite(edge.path, edge.line, edge.line, edge.src)
         found.extend(ground.finding({"requires": "precondition", "conflicts_with": "conflict", "enables": "enables"}[type_], listed(parts) + ".", "stated"))
     return found
@@ -215,7 +237,8 @@ def claims(context: Context) -> list[Finding]:
     for step in steps(context.graph, [step.node.key for step in supports], ("based_on",)):
         based[step.edge.src].append(step)
     found: list[Finding] = []
-    for support in supports[:SHOWN_CLAIMS]:
+    order = {link.node.id: place for place, link in enumerate(context.subject.concepts)}
+    for support in sorted(supports, key=lambda step: (order[step.edge.dst], step.edge.key))[:SHOWN_CLAIMS]:
         row = context.graph.rows("SELECT text, status, cited, op_point FROM claim WHERE key = ?", support.node.key)
         if not row:
             continue

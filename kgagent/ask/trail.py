@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from kgagent.ask.records import Citation, Finding
 from kgagent.graph import Edge, Graph, Node
@@ -87,7 +87,7 @@ class Ground:
         self._disk = disk
         self._edges: dict[int, Edge] = {}
         self._nodes: dict[str, None] = {}
-        self._citations: dict[Citation, None] = {}
+        self._citations: dict[tuple[str, int, int, str], tuple[Citation, dict[str, None]]] = {}
 
     def rest(self, *edges: Edge) -> Ground:
         """Rest on these edges, and name both their ends."""
@@ -103,10 +103,12 @@ class Ground:
         return self
 
     def cite(self, path: str | None, line: int | None, end: int | None, node: str, note: str = "") -> Ground:
-        """Cite a place if it exists."""
+        """Cite a place if it exists; cited again, what is seen there is listed once."""
         citation = self._disk.cite(path, line, end, node, note)
         if citation is not None:
-            self._citations[citation] = None
+            place = (citation.path, citation.line, citation.end_line, citation.node)
+            _, notes = self._citations.setdefault(place, (citation, {}))
+            notes |= {note: None} if note else {}
         return self
 
     def cite_node(self, node: Node, note: str = "") -> Ground:
@@ -119,4 +121,5 @@ class Ground:
             return []
         edges = sorted(self._edges.values(), key=lambda edge: edge.key)
         triples = tuple(f"{edge.src} {edge.type} {edge.dst}" for edge in edges)
-        return [Finding(kind, text, strength, tuple(self._nodes), tuple(self._citations), tuple(edge.key for edge in edges), triples)]
+        citations = tuple(replace(citation, note=", ".join(notes)) for citation, notes in self._citations.values())
+        return [Finding(kind, text, strength, tuple(self._nodes), citations, tuple(edge.key for edge in edges), triples)]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from kgagent.ask.resolve import Lever
+from kgagent.ask.resolve import ANY, Lever
 from kgagent.ask.trail import steps
 from kgagent.ask.wording import plain_value
 from kgagent.graph import Edge, Graph, Node
@@ -86,7 +86,7 @@ def is_tpu(device: str, chip: str) -> bool:
 
 def matches(knobs: dict[str, Any], lever: Lever) -> bool:
     """Whether a configuration pulls a lever; values compare as they are typed."""
-    return lever.knob in knobs and plain_value(knobs[lever.knob]) == lever.value
+    return lever.knob in knobs and lever.value in (ANY, plain_value(knobs[lever.knob]))
 
 
 def configurations(graph: Graph, lane: Node | None, levers: Iterable[Lever]) -> list[int]:

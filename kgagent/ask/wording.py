@@ -6,6 +6,8 @@ import re
 from typing import Any
 
 _DIMS = re.compile(r"\[([0-9,<=]*)\]")
+_NOT_PROSE = re.compile(r"\s*(?:[|#>`~]|[-*+] |\d+[.)] )|    ")
+_WIKILINK = re.compile(r"\[\[(?:[^\]|]*\|)?([^\]|]*)\]\]")
 _LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
 
 
@@ -35,8 +37,14 @@ def listed(parts: list[str]) -> str:
 
 
 def first_sentence(text: str, limit: int = 320) -> str:
-    """The first sentence of a text, on one line."""
-    flat = " ".join(text.split())
+    """The first sentence of a text, on one line; tables, lists, code and headings are passed over."""
+    prose: list[str] = []
+    for line in text.splitlines():
+        if line.strip() and not _NOT_PROSE.match(line):
+            prose.append(line)
+        elif prose:
+            break
+    flat = _WIKILINK.sub(r"\1", " ".join(" ".join(prose).split()))
     match = re.search(r"(?<=[a-z0-9)\]`'\"][.!?])\s+(?=[A-Z`])", flat)
     sentence = flat[: match.start()] if match else flat
     return sentence if len(sentence) <= limit else sentence[: limit - 1].rsplit(" ", 1)[0] + " …"
@@ -51,6 +59,12 @@ def dims(shape: str) -> tuple[int, ...]:
 def bare(shape: str) -> str:
     """An HLO shape without its memory layout."""
     return _LAYOUT.sub("", shape)
+
+
+def clipped(text: str, limit: int) -> str:
+    """A text on one line, with … where it goes on."""
+    flat = " ".join(text.split())
+    return flat if len(flat) <= limit else flat[: limit - 1] + "…"
 
 
 def settings(values: dict[str, Any]) -> str:
