@@ -117,9 +117,7 @@ def plan_changes(graph: Graph, source: Source, files: list[Change]) -> Plan:
         file.sha, file.bytes, file.status, file.reason = known.sha, known.bytes, known.status, known.reason
     plan.files.sort(key=lambda f: f.path)
     plan.read.sort(key=lambda f: f.path)
-    for gone in have.values():
-        gone.module = gone.was_module
-        plan.deleted.append(gone)
+    plan.deleted += have.values()
     return plan
 
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from typing import Any
 
 from kgagent.ingest.modules import pack
+from kgagent.ingest.reading import BODY_NAME, NOT_TUNABLE, TUNABLE, Reading
 from kgagent.ingest.scopes import BUILTINS, PARTIAL, TRANSFORMS, Names, Scope, Value
 from kgagent.ingest.shapes import FACTS_VERSION, FUNCTION, HOW_RANK, Site, Symbol, Target
 from kgagent.ingest.sites import SiteReader
-from kgagent.ingest.syntax import TUNABLE, Reading, Walker
+from kgagent.ingest.syntax import Walker
 
-BODY_PARAMETERS = ("kernel", "body", "fn", "fun", "func", "f")
 PALLAS_MARKS = ("pallas", "mosaic", "triton")
 
 
@@ -31,6 +31,10 @@ def read_python(source: bytes, module: str, is_package: bool) -> tuple[list[Symb
     tunables = tunables_of(reading, uses_pallas)
     surface = surface_of(reading, names, sites, tunables, uses_pallas)
     facts = facts_of(reading, names, sites, tunables)
+    for scope in reading.scopes:  # scopes and bindings hold each other: let go at once, not when a collector comes by
+        scope.names.clear()
+        scope.memo.clear()
+        scope.parent = None
     return reading.symbols, pack(surface), pack(facts), root
 
 
@@ -84,6 +88,7 @@ def surface_of(reading: Reading, names: Names, sites: list[Site], tunables: Tuna
         "v": values,
         "a": attributes,
         "r": returns,
+        "q": returned_definitions(reading, names),
         "b": {qual: [plain(names.value_targets(value, scope)) for value in bases] for qual, (scope, bases) in reading.bases.items() if bases},
         "s": reading.stars,
         "all": reading.exported,
@@ -95,6 +100,17 @@ def surface_of(reading: Reading, names: Names, sites: list[Site], tunables: Tuna
     }
     surface.update({key: value for key, value in optional.items() if value})
     return surface
+
+
+def returned_definitions(reading: Reading, names: Names) -> dict[str, list[list[str]]]:
+    """Functions that return a function they define inside, or a partial of one."""
+    found = {}
+    for qual, values in reading.returned.items():
+        inside = f"{reading.module}.{qual}."
+        targets = {t.name: t.how for value, scope in values for t in names.value_targets(value, scope) if t.name.startswith(inside) and "(" not in t.name}
+        if targets:
+            found[qual] = [[name, how] for name, how in targets.items()]
+    return found
 
 
 def multiple_definitions(top: Scope, reading: Reading) -> dict[str, list[str]]:
@@ -111,11 +127,11 @@ def tunables_of(reading: Reading, parameters_too: bool) -> Tunables:
     """Block-size fields of classes and block-size parameters of functions: [name, line, default]."""
     found: dict[str, list[list[Any]]] = {}
     for qual, rows in reading.fields.items():
-        mine = [[name, line, default] for name, line, _, default in rows if TUNABLE.match(name)]
+        mine = [[name, line, default] for name, line, _, default in rows if TUNABLE.match(name) and not NOT_TUNABLE.match(name)]
         if mine:
             found[qual] = mine
     for qual, parameters in reading.parameters.items() if parameters_too else ():
-        mine = [[name, line, default] for name, line, default, _ in parameters if TUNABLE.match(name) and not name.endswith(("_ref", "_idx", "_index"))]
+        mine = [[name, line, default] for name, line, default, _ in parameters if TUNABLE.match(name) and not NOT_TUNABLE.match(name)]
         if mine:
             found[qual] = mine
     return found
@@ -143,7 +159,7 @@ def wrapper_sites(reading: Reading, names: Names, sites: list[Site]) -> dict[str
     by_qual = {s.qual: index for index, s in enumerate(reading.symbols)}
     calls: dict[int, list[tuple[Scope, str]]] = {}
     for scope, chain, _ in reading.calls:
-        if "." not in chain and "(" not in chain and chain.endswith(BODY_PARAMETERS):
+        if "." not in chain and "(" not in chain and BODY_NAME.match(chain):
             calls.setdefault(scope.symbol, []).append((scope, chain))
     for site in sites:
         if site.symbol == 0 or not site.callee or any(t.name in PARTIAL or t.name in TRANSFORMS for t in site.callee):
@@ -151,7 +167,7 @@ def wrapper_sites(reading: Reading, names: Names, sites: list[Site]) -> dict[str
         for argument in site.arguments:
             owner = argument.parameter or closure_parameter(argument.targets, reading, names, by_qual, calls)
             qual, _, parameter = owner.partition(":")
-            if not parameter.endswith(BODY_PARAMETERS):
+            if not BODY_NAME.match(parameter):
                 continue
             position = next((i for i, row in enumerate(reading.parameters.get(qual, ())) if row[0] == parameter), -1)
             if position >= 0:
@@ -189,14 +205,14 @@ def facts_of(reading: Reading, names: Names, sites: list[Site], tunables: Tunabl
     def intern(name: str) -> int:
         return table.setdefault(name, len(table))
 
-    references: dict[tuple[int, int, int], list[Any]] = {}
+    references: dict[tuple[int, int, int, tuple[str, ...]], list[Any]] = {}
     unresolved = 0
 
     def add(symbol: int, type_: int, targets: tuple[Target, ...], line: int, role: int) -> None:
         key = (symbol, type_, line if type_ == 0 else 0, tuple(t.name for t in targets))
-        known = references.get(key)  # type: ignore[call-overload]
+        known = references.get(key)
         if known is None:
-            references[key] = [symbol, type_, line, role, [v for t in targets for v in (intern(t.name), HOW_RANK[t.how])]]  # type: ignore[index]
+            references[key] = [symbol, type_, line, role, [v for t in targets for v in (intern(t.name), HOW_RANK[t.how])]]
 
     module_symbols = {s.qual for s in reading.symbols}
     for scope, chain, line in reading.calls:

@@ -14,7 +14,10 @@ from kgagent.ingest.modules import Module
 from kgagent.ingest.resolve import Resolver, Symbol
 from kgagent.ingest.shapes import CLASS, EXTERNAL_ROOTS, FUNCTION, weakest
 
-LAUNCH = re.compile(r"(?:jax\.experimental\.pallas|jax\._src\.pallas)(?:\.\w+)*\.(pallas_call|kernel|core_map|emit_pipeline\w*)\Z")
+LAUNCH = re.compile(
+    r"(?:jax\.experimental\.pallas(?:\.(?:tpu|tpu_sc|mosaic_gpu|triton|gpu))?|jax\._src\.pallas(?:\.(?:mosaic|mosaic_gpu|triton))?\.\w+)"
+    r"\.(?:pallas_call|kernel|core_map|emit_pipeline(?:_with_\w+|_warp_specialized)?)\Z"
+)
 BACKENDS = (
     ("mosaic_gpu", ("jax.experimental.pallas.mosaic_gpu", "jax._src.pallas.mosaic_gpu", "jax.experimental.mosaic.gpu")),
     ("mosaic_tpu", ("jax.experimental.pallas.tpu", "jax.experimental.pallas.tpu_sc", "jax._src.pallas.mosaic")),
@@ -128,7 +131,6 @@ class Launches:
     def api_of(self, callee: list[list[str]]) -> tuple[str, Launcher | None]:
         """(dotted name of the launching function, the project wrapper it is, if it is one)."""
         for name, _ in callee:
-            name = name.removesuffix(".()")
             if LAUNCH.match(name):
                 return name, None
             for symbol in self.resolver.resolve(name):
@@ -160,7 +162,6 @@ class Launches:
         assert symbol.module is not None
         for parameter, position, callee, slot, names in self.resolver.modules.surface(symbol.module).get("w", {}).get(symbol.qual, ()):
             for name, _ in callee:
-                name = name.removesuffix(".()")
                 if LAUNCH.match(name) and slot in BODY_SLOTS:
                     return Launcher(parameter, position, tuple(names), name)
                 for inner in self.resolver.resolve(name):

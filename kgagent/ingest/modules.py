@@ -41,7 +41,7 @@ class Modules:
         if len(known) > 1:
             self.shared = True
 
-    def remove(self, name: str, file: int) -> None:
+    def remove(self, name: str, file: int | None) -> None:
         known = [m for m in self._by_name.get(name, ()) if m.file != file]
         if known:
             self._by_name[name] = known
@@ -68,7 +68,7 @@ class Modules:
     def owned_elsewhere(self, name: str, source: int) -> bool:
         """Whether another source defined this name first."""
         known = self._by_name.get(name)
-        return bool(known) and known[0].source != source if known else False
+        return known is not None and known[0].source != source
 
     def surface(self, module: Module) -> Surface:
         if module.loaded is None:

@@ -18,7 +18,7 @@ MAX_ERROR_SHARE = 0.2
 class Task(NamedTuple):
     """A file to read. `disk` is a path, or the hash of stored bytes when `stored`."""
 
-    index: int
+    number: int
     disk: str
     stored: bool
     module: str
@@ -47,11 +47,11 @@ def parse(task: Task) -> Parsed:
         if lost > MAX_ERROR_SHARE * max(1, len(text)):
             return failed(task, sha, len(data), f"doesn't parse (line {line})")
         status, reason = "partial", f"a syntax error on line {line}; the rest was read"
-    return Parsed(task.index, sha, len(data), status, reason, task.module, symbols, surface, facts)
+    return Parsed(task.number, sha, len(data), status, reason, task.module, symbols, surface, facts)
 
 
 def failed(task: Task, sha: str, size: int, reason: str) -> Parsed:
-    return Parsed(task.index, sha or sha256_hex(b""), size, "skipped", reason, task.module, [], b"", b"")
+    return Parsed(task.number, sha or sha256_hex(b""), size, "skipped", reason, task.module, [], b"", b"")
 
 
 def as_utf8(data: bytes) -> tuple[bytes, str]:

@@ -1,4 +1,4 @@
-"""Parses files in this process or in two others, whichever is sooner; results come as they finish."""
+"""Parses files in this process or in two others, whichever is sooner; one source is resolved while the next is parsed."""
 
 from __future__ import annotations
 
@@ -22,46 +22,34 @@ ALONE_BYTES = 1_500_000
 BATCH_BYTES = 200_000
 PROCESSES = 2
 
-
-def parse_all(tasks: Sequence[tuple[Task, int]], processes: int = PROCESSES) -> Iterator[Parsed]:
-    """Every task's result, in no particular order; each task comes with its file's size in bytes."""
-    if processes < 2 or sum(size for _, size in tasks) <= ALONE_BYTES:
-        for task, _ in tasks:
-            yield parse(task)
-        return
-    yield from _in_processes(batches(tasks), processes)
+Sized = tuple[Task, int]  # a task and its file's size in bytes
 
 
-def batches(tasks: Sequence[tuple[Task, int]]) -> list[list[Task]]:
-    """Largest files first, so that no process is left with a giant at the end."""
-    made: list[list[Task]] = [[]]
-    filled = 0
-    for task, size in sorted(tasks, key=lambda pair: -pair[1]):
-        if filled and filled + size > BATCH_BYTES:
-            made.append([])
-            filled = 0
-        made[-1].append(task)
-        filled += size
-    return made
+class Reader:
+    """Parses the files of several sources, first source first. Use it in a `with`: leaving ends the processes."""
 
+    def __init__(self, sources: Sequence[Sequence[Sized]], processes: int = PROCESSES) -> None:
+        self._sources = sources
+        self._waiting = [len(tasks) for tasks in sources]
+        self._stash: list[list[Parsed]] = [[] for _ in sources]
+        self._workers: list[subprocess.Popen[bytes]] = []
+        self._todo: queue.SimpleQueue[tuple[int, list[Task]]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[int, list[Parsed] | BaseException]] = queue.SimpleQueue()
+        self.alone = processes < 2 or sum(size for tasks in sources for _, size in tasks) <= ALONE_BYTES
+        self._processes = processes
 
-def _in_processes(work: list[list[Task]], processes: int) -> Iterator[Parsed]:
-    todo: queue.SimpleQueue[list[Task]] = queue.SimpleQueue()
-    for batch in work:
-        todo.put(batch)
-    done: queue.SimpleQueue[list[Parsed] | BaseException] = queue.SimpleQueue()
-    workers = [_start() for _ in range(min(processes, len(work)))]
-    threads = [threading.Thread(target=_drive, args=(worker, todo, done), daemon=True) for worker in workers]
-    try:
-        for thread in threads:
-            thread.start()
-        for _ in work:
-            got = done.get()
-            if isinstance(got, BaseException):
-                raise IngestError("a parsing process died", where=str(got), hint="run it again; if it dies again, kgagent doctor shows free memory") from got
-            yield from got
-    finally:
-        for worker in workers:
+    def __enter__(self) -> Reader:
+        if not self.alone:
+            for number, tasks in enumerate(self._sources):
+                for batch in batches(tasks):
+                    self._todo.put((number, batch))
+            self._workers = [_start() for _ in range(self._processes)]
+            for worker in self._workers:
+                threading.Thread(target=_drive, args=(worker, self._todo, self._done), daemon=True).start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for worker in self._workers:
             worker.kill()
             worker.wait()
             for pipe in (worker.stdin, worker.stdout):
@@ -69,31 +57,63 @@ def _in_processes(work: list[list[Task]], processes: int) -> Iterator[Parsed]:
                     with suppress(OSError):
                         pipe.close()
 
+    def results(self, number: int) -> Iterator[Parsed]:
+        """The results of one source, in no particular order."""
+        if self.alone:
+            for task, _ in self._sources[number]:
+                yield parse(task)
+            return
+        while self._waiting[number]:
+            while self._stash[number]:
+                self._waiting[number] -= 1
+                yield self._stash[number].pop()
+            if self._waiting[number]:
+                owner, got = self._done.get()
+                if isinstance(got, BaseException):
+                    raise IngestError("a parsing process died", where=str(got), hint="run it again; kgagent doctor shows how much memory is free") from got
+                self._stash[owner] += got
+
+
+def batches(tasks: Sequence[Sized]) -> list[list[Task]]:
+    """Largest files first, so that no process is left with a giant at the end."""
+    made: list[list[Task]] = []
+    filled = BATCH_BYTES
+    for task, size in sorted(tasks, key=lambda pair: -pair[1]):
+        if filled + size > BATCH_BYTES:
+            made.append([])
+            filled = 0
+        made[-1].append(task)
+        filled += size
+    return made
+
 
 def _start() -> subprocess.Popen[bytes]:
     """A worker that finds this very kgagent, and nothing of the current folder."""
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(Path(kgagent.__file__).parent.parent), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep),
-    }
+    here = str(Path(kgagent.__file__).parent.parent)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(part for part in (here, os.environ.get("PYTHONPATH", "")) if part)}
     argv = [sys.executable, "-P", "-c", "from kgagent.ingest.worker import main; main()"]
     return subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, start_new_session=True)
 
 
-def _drive(worker: subprocess.Popen[bytes], todo: queue.SimpleQueue[list[Task]], done: queue.SimpleQueue[list[Parsed] | BaseException]) -> None:
-    """Feed one worker until nothing is left; a dead one is reported once for each batch that is missing."""
+def _drive(
+    worker: subprocess.Popen[bytes],
+    todo: queue.SimpleQueue[tuple[int, list[Task]]],
+    done: queue.SimpleQueue[tuple[int, list[Parsed] | BaseException]],
+) -> None:
+    """Feed one worker until nothing is left; a dead one is reported with the batch it took along."""
     assert worker.stdin is not None and worker.stdout is not None
     while True:
         try:
-            batch = todo.get_nowait()
+            number, batch = todo.get_nowait()
         except queue.Empty:
             return
         try:
             send(worker.stdin, batch)
             got = receive(worker.stdout)
         except (OSError, EOFError, ValueError) as error:
-            done.put(error)
+            done.put((number, error))
             return
-        done.put(got if got is not None else EOFError(f"worker ended with {worker.poll()}"))
         if got is None:
+            done.put((number, EOFError(f"it ended with {worker.poll()}")))
             return
+        done.put((number, got))

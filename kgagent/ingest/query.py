@@ -37,7 +37,7 @@ def list_sources(graph: Graph) -> tuple[SourceRow, ...]:
                 data.get("calls", 0),
                 data.get("unresolved", 0) / max(1, data.get("calls", 0)),
                 staleness(graph, key, root, locator),
-            )  # fmt: skip
+            )
         )
     return tuple(rows)
 
@@ -95,7 +95,7 @@ def list_kernels(graph: Graph, backend: str | None = None, family: str | None = 
                 grid,
                 data.get("form", ""),
                 bool(data.get("test")),
-            )  # fmt: skip
+            )
         )
     return tuple(rows)
 

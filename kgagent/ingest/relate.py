@@ -81,8 +81,8 @@ class Relator:
         out.relations = [Relation(src, type_, dst, line, HOWS[rank]) for (src, type_, dst, line), rank in best.items()]
         out.launches = self.launches.of_file(facts, module, path)
         for launch in out.launches:
-            for id_, how in launch.bodies:
-                if how != "unresolved" and not self.known(id_):
+            for id_, certainty in launch.bodies:
+                if certainty != "unresolved" and not self.known(id_):
                     out.externals.setdefault(id_, id_.removeprefix("sym:"))
         out.consulted = self.resolver.consulted
         return out

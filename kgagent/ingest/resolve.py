@@ -192,8 +192,9 @@ class Resolver:
             return ()
         surface = self.modules.surface(here.module)
         if here.kind == FUNCTION:
-            if not rest:
-                return ()
+            made = self.follow(surface.get("q", {}).get(here.qual, ()), rest, "inferred")
+            if made or not rest:
+                return made
             found: list[Symbol] = []
             for name, _ in surface.get("r", {}).get(here.qual, ()):
                 found += self.resolve(".".join((name, CALLED, *rest)))

@@ -144,7 +144,7 @@ class Names:
         scope.memo[key] = ()
         found: dict[str, str] = {}
         for binding in scope.names[head]:
-            for target in self._follow(scope, binding, wants_member):
+            for target in self.follow(scope, binding, wants_member):
                 found.setdefault(target.name, target.how)
         if len(found) > MAX_CANDIDATES:
             found = {}
@@ -152,7 +152,8 @@ class Names:
         answer = scope.memo[key] = tuple(Target(name, weakest(how, "candidate") if several else how) for name, how in found.items())
         return answer
 
-    def _follow(self, scope: Scope, binding: Binding, wants_member: bool) -> tuple[Target, ...]:
+    def follow(self, scope: Scope, binding: Binding, wants_member: bool) -> tuple[Target, ...]:
+        """What one binding stands for."""
         where = binding.scope or scope
         if binding.kind == "import":
             return (Target(binding.target, binding.how),)

@@ -83,9 +83,9 @@ class Site(NamedTuple):
 class Parsed(NamedTuple):
     """What a worker hands back for one file."""
 
-    index: int
+    number: int  # the task's
     sha: str
-    bytes: int
+    size: int  # bytes
     status: str
     reason: str
     module: str

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from kgagent.ingest.reading import LAMBDA, LAUNCH_KEYWORDS, RawSite, Reading
 from kgagent.ingest.scopes import PARTIAL, TRANSFORMS, Binding, Names, Scope, Value
-from kgagent.ingest.shapes import Argument, Site, Target
-from kgagent.ingest.syntax import LAUNCH_KEYWORDS, RawSite, Reading
+from kgagent.ingest.shapes import Argument, Site, Target, weakest
 
 LAUNCH_TEXTS = LAUNCH_KEYWORDS | {
     "in_specs", "out_specs", "name", "interpret", "mesh", "input_output_aliases", "cost_estimate", "debug", "cluster", "num_threads", "backend", "metadata",
@@ -44,7 +44,7 @@ class SiteReader:
                     texts[name] = self.text_of(value, raw.scope)
                     rests[name] = self.names_behind(value, raw.scope)
                 elif self.callable_looking(value):
-                    arguments.append(self.argument(name, self.text.value(value), self.text.of(value), raw.scope))
+                    arguments.append(self.argument(name, self.text.value(value), self.text.of(value), raw.scope, raw.node))
                 continue
             if child.type in ("list_splat", "dictionary_splat"):
                 position += 1
@@ -53,11 +53,11 @@ class SiteReader:
                 skip_first = False
                 continue
             if self.callable_looking(child):
-                arguments.append(self.argument(position, self.text.value(child), self.text.of(child), raw.scope))
+                arguments.append(self.argument(position, self.text.value(child), self.text.of(child), raw.scope, raw.node))
             position += 1
         if raw.body is not None:
             via = "decorator" if "decorator" in raw.form else "call"
-            known = self.argument(0, raw.body, raw.body.text, raw.scope)
+            known = self.argument(0, raw.body, raw.body.text, raw.scope, None if via == "decorator" else raw.node)
             arguments = [known._replace(via=(via, *known.via))]
         if texts:
             specs = self.block_specs(node_arguments, raw.scope)
@@ -70,14 +70,48 @@ class SiteReader:
     def callable_looking(self, node: Any) -> bool:
         return node.type in ("identifier", "attribute", "call", "lambda", "conditional_expression", "list", "parenthesized_expression")
 
-    def argument(self, slot: int | str, value: Value, text: str, scope: Scope) -> Argument:
-        targets = self.names.value_targets(value, scope)
+    def argument(self, slot: int | str, value: Value, text: str, scope: Scope, node: Any) -> Argument:
+        targets = self.targets_at(value, scope, node)
         function, parameter = self.names.parameter_of(scope, value)
         via = self.via(value, scope)
         if value.kind == "lambda" and value.parts:
             targets = tuple(Target(t.name, "inferred") for t in self.names.value_targets(value.parts[0], scope))
         text = " ".join(text.split())
         return Argument(slot, targets, via, text if len(text) <= 200 else text[:199] + "…", f"{function}:{parameter}" if parameter else "")
+
+    def targets_at(self, value: Value, scope: Scope, node: Any) -> tuple[Target, ...]:
+        """What a value may stand for at a place: of a variable's assignments only those that reach it."""
+        if value.kind == "name" and "." not in value.text and node is not None:
+            bindings = self.reaching(value.text, scope, node)
+            if bindings is not None:
+                found: dict[str, str] = {}
+                for binding in bindings:
+                    if binding.kind == "value" and binding.value is not None:
+                        reached = [Target(n, weakest(h, "inferred")) for n, h in self.targets_at(binding.value, binding.scope or scope, binding.node)]
+                    else:
+                        reached = list(self.names.follow(scope, binding, False))
+                    for name, how in reached:
+                        found.setdefault(name, how)
+                return tuple(Target(name, "candidate" if len(found) > 1 else how) for name, how in found.items())
+        if value.kind == "call" and value.parts and any(t.name in PARTIAL or t.name in TRANSFORMS for t in self.names.resolve(scope, value.text)):
+            return tuple(Target(n, weakest(h, "inferred")) for n, h in self.targets_at(value.parts[0], scope, node))
+        return self.names.value_targets(value, scope)
+
+    def reaching(self, name: str, scope: Scope, node: Any) -> list[Binding] | None:
+        """The bindings of a local name that may hold at a node: the last one sure to have run, and branches after it.
+
+        None where that can't be told: a name of an outer scope, or one bound without a node.
+        """
+        local = scope
+        while local.kind == LAMBDA and name not in local.names and local.parent is not None:
+            local = local.parent
+        bindings = local.names.get(name, [])
+        if len(bindings) < 2 or any(b.node is None for b in bindings):
+            return None
+        around = blocks_around(node)
+        before = sorted((b for b in bindings if b.node.start_byte < node.start_byte and not holds(b.node, node)), key=lambda b: b.node.start_byte)
+        sure = [i for i, b in enumerate(before) if blocks_around(b.node)[0] in around]
+        return before[sure[-1] :] if sure else None
 
     def via(self, value: Value, scope: Scope, depth: int = 0) -> tuple[str, ...]:
         """The forms between the call and the function: partial, variable, lambda, choice, …"""
@@ -107,7 +141,7 @@ class SiteReader:
             return []
         where = self.names.is_bound(scope, chain)
         bindings: list[Binding] = where.names[chain] if where is not None else []
-        return [(b.node, b.scope or scope) for b in bindings if b.node is not None]
+        return [(b.node, b.scope or scope) for b in bindings if b.node is not None and b.kind != "def"]
 
     def text_of(self, node: Any, scope: Scope) -> str:
         """An argument's source; a variable's is followed by what was assigned to it."""
@@ -144,3 +178,17 @@ class SiteReader:
             for call in self.text.calls_in(each, "BlockSpec"):
                 seen.setdefault(" ".join(self.text.of(call).split()))
         return list(seen)
+
+
+def blocks_around(node: Any) -> list[int]:
+    """Ids of the blocks a node stands in, innermost first."""
+    found = []
+    while node is not None:
+        if node.type in ("block", "module"):
+            found.append(node.id)
+        node = node.parent
+    return found
+
+
+def holds(outer: Any, inner: Any) -> bool:
+    return bool(outer.start_byte <= inner.start_byte and inner.end_byte <= outer.end_byte)
