@@ -2,8 +2,11 @@
 
 from kgagent.executor.frontier import frontier as frontier
 from kgagent.executor.memory import create_hypothesis as create_hypothesis
+from kgagent.executor.preflight import preflight as preflight
+from kgagent.executor.preflight import refile_preflights as refile_preflights
 from kgagent.executor.records import ExperimentReport as ExperimentReport
 from kgagent.executor.records import FrontierRow as FrontierRow
+from kgagent.executor.records import Preflight as Preflight
 from kgagent.executor.records import VerifyReport as VerifyReport
 from kgagent.executor.refile import refile as refile
 from kgagent.executor.report import experiment_report as experiment_report

@@ -139,6 +139,42 @@ class ExperimentReport:
 
 
 @dataclass(frozen=True, slots=True)
+class OpChange:
+    """An instruction that one program has and the other has not."""
+
+    name: str
+    op_class: str
+    shape: str
+    output_bytes: int
+    line: str  # path:line, "" where unknown
+
+
+@dataclass(frozen=True, slots=True)
+class Preflight:
+    """What the TPU compiler says of a candidate and of the reference; nothing was run."""
+
+    lane: str
+    topology: str
+    configuration: str
+    knobs: dict[str, Any]
+    flags: dict[str, str]
+    profile: str  # node of the candidate's compile
+    reference_profile: str
+    status: str  # ok, blocked
+    error: str  # one line, "" when ok
+    error_line: str  # path:line of the source it is about
+    hint: str
+    memory: dict[str, int | None]  # argument, output, temp, peak … bytes
+    reference_memory: dict[str, int | None]
+    compile_s: float
+    kernels: tuple[str, ...]
+    mechanism: GateResult | None
+    went: tuple[OpChange, ...]  # of the reference's instructions, largest first
+    came: tuple[OpChange, ...]
+    label: str = "predicted"
+
+
+@dataclass(frozen=True, slots=True)
 class FrontierRow:
     """The best verified experiment of a lane at this machine's scope."""
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from kgagent.executor.gates.interface import Evidence, Gate, failed, not_applicable, passed
 from kgagent.executor.hlo_text import fill
 from kgagent.executor.records import GateResult
-from kgagent.lanes import GateRule, matching_levers
+from kgagent.lanes import GateRule, Lane, matching_levers
 
 NAME = "mechanism"
 
@@ -17,14 +19,19 @@ def judge(evidence: Evidence, rule: GateRule) -> GateResult:
     del rule
     if evidence.parent_hlo is None:
         return not_applicable(NAME, "a reference has no parent")
-    timed = evidence.lane.points(evidence.platform, "timed")[0]
-    checked = []
-    for lever in matching_levers(evidence.lane, evidence.knobs, evidence.parent_knobs):
-        values = {**timed.mapping(), **evidence.knobs, "value": evidence.knobs[lever.knob]}
-        for expectation in (e for e in lever.hlo if e.platform == evidence.platform):
+    return levers_acted(evidence.lane, evidence.platform, evidence.knobs, evidence.parent_knobs, evidence.hlo)
+
+
+def levers_acted(lane: Lane, platform: str, knobs: Mapping[str, Any], parent_knobs: Mapping[str, Any], hlo: str) -> GateResult:
+    """Every pattern that the pulled levers declare for the platform, against optimized HLO."""
+    timed = lane.points(platform, "timed")[0]
+    checked: list[dict[str, Any]] = []
+    for lever in matching_levers(lane, knobs, parent_knobs):
+        values = {**timed.mapping(), **knobs, "value": knobs[lever.knob]}
+        for expectation in (e for e in lever.hlo if e.platform == platform):
             for wanted, patterns in ((True, expectation.expect), (False, expectation.forbid)):
                 for pattern in (fill(text, values) for text in patterns):
-                    found = re.search(pattern, evidence.hlo)
+                    found = re.search(pattern, hlo)
                     checked.append({"lever": lever.slug(), "pattern": pattern, "wanted": wanted, "found": found is not None})
                     if (found is not None) != wanted:
                         told = "is missing" if wanted else f"is still there ({found[0][:80] if found else ''})"
