@@ -197,7 +197,8 @@ def _problem(graph: Graph, compile_: Compile) -> dict[int, list[str]]:
     rows = graph.rows(
         """SELECT s.problem FROM edge e JOIN scope s ON s.key = e.dst WHERE e.src = ?1 AND e.type = 'at'
            UNION SELECT s.problem FROM edge e JOIN scope s ON s.lane = e.dst WHERE e.src = ?1 AND e.type = 'within'
-           UNION SELECT json_extract(l.data, '$.op_points') FROM edge e JOIN node l ON l.key = e.dst WHERE e.src = ?1 AND e.type = 'within' AND l.kind = 'lane'""",
+           UNION SELECT json_extract(l.data, '$.op_points') FROM edge e JOIN node l ON l.key = e.dst
+           WHERE e.src = ?1 AND e.type = 'within' AND l.kind = 'lane'""",
         compile_.node.key,
     )
     names: dict[int, list[str]] = {}

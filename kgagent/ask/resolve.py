@@ -108,15 +108,19 @@ def resolve(graph: Graph, asked: Question, here: Here) -> Subject | None:
     unmatched = tuple(term for term in terms if not any(named.matching(kind, [term]) for kind in NAMED))
     matches = {kind: named.matching(kind, terms) for kind in NAMED}
     best = max((count for found in matches.values() for count, _ in found), default=0)
-    if best * 2 <= len(terms):
-        return _by_symbol(graph, terms, here, named)
+    label = " ".join(terms)
     top = {kind: [node for count, node in found if count == best] for kind, found in matches.items()}
     levers, by_value = _here_levers(top["lever"], terms, here)
+    if not by_value and (chosen := _choices(here, terms)):
+        levers, by_value = chosen, True
+    if best * 2 <= len(terms) and not by_value:
+        return _by_symbol(graph, terms, here, named)
     kernels = _kernels(graph, top["kernel"], levers, here)
-    concepts = _concepts(top["concept"], terms)
-    if not by_value and (kernels or concepts):
+    concepts, whole = _concepts(top["concept"], terms)
+    if by_value and not whole:
+        concepts = []  # a lever's value says more than one word of a concept's name; its own concepts come along edges
+    elif not by_value and (kernels or concepts):
         levers = []  # a knob's name alone says less than a kernel's or a concept's
-    label = " ".join(terms)
     if kernels:
         node, ties = kernels[0], kernels[1:]
     elif concepts and not levers:
@@ -127,7 +131,7 @@ def resolve(graph: Graph, asked: Question, here: Here) -> Subject | None:
         node, ties = top["lever"][0], top["lever"][1:]
     else:
         return _by_symbol(graph, terms, here, named)
-    direct_hits = (tuple(kernels[:1]), tuple(concepts[:1]), tuple(levers))
+    direct_hits: Direct = (tuple(kernels[:1]), tuple(concepts[:1]), tuple(levers))
     return _around(graph, node, label, here, named, direct_hits, (*ties, *(concept for concept in concepts[1:] if concept not in ties)), unmatched)
 
 
@@ -150,8 +154,17 @@ def _here_levers(nodes: Sequence[Node], terms: Sequence[str], here: Here) -> tup
     return by_value or by_knob, bool(by_value)
 
 
-def _concepts(nodes: Sequence[Node], terms: Sequence[str]) -> list[Node]:
-    """Best first: those that have the words as a whole name or alias, then shorter names."""
+def _choices(here: Here, terms: Sequence[str]) -> list[Lever]:
+    """Values of the lane's knobs that all the words spell; a default has no lever of its own, so the lane stands for it."""
+    knobs = here.lane.data.get("knobs") if here.lane is not None else None
+    if here.lane is None or not isinstance(knobs, dict):
+        return []
+    values = [(str(knob), plain_value(choice)) for knob, said in knobs.items() for choice in said.get("choices", [])]
+    return [Lever(here.lane, knob, value) for knob, value in values if set(terms) <= set(tokens(value)) or set(terms) == set(tokens(f"{knob} {value}"))]
+
+
+def _concepts(nodes: Sequence[Node], terms: Sequence[str]) -> tuple[list[Node], bool]:
+    """Those that have the words as a whole name or alias (True), else all, shorter names first."""
     phrase = set(terms)
 
     def order(node: Node) -> tuple[bool, int, str]:
@@ -160,7 +173,7 @@ def _concepts(nodes: Sequence[Node], terms: Sequence[str]) -> list[Node]:
 
     ranked = sorted(nodes, key=order)
     exact = [node for node in ranked if not order(node)[0]]
-    return exact or ranked
+    return exact or ranked, bool(exact)
 
 
 def _kernels(graph: Graph, nodes: Sequence[Node], levers: Sequence[Lever], here: Here) -> list[Node]:

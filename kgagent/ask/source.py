@@ -12,6 +12,7 @@ from kgagent.ask.wording import clipped, counted, first_sentence, listed, plain_
 from kgagent.graph import Edge, Node
 
 SHOWN_MECHANISMS = 6
+SHOWN_STATED = 3
 SHOWN_CONDITIONS = 5
 SHOWN_LINES = 4  # citations of one mechanism
 SHOWN_KNOBS = 16
@@ -170,8 +171,8 @@ def _seen(edge: Edge) -> str:
 
 
 def mechanism(concept: Node) -> str:
-    """A concept's mechanism in one sentence, from its page; its definition where the page has no mechanism."""
-    texts = (concept.data.get("summary"), concept.data.get("mechanism"), concept.doc)
+    """Why a concept makes things faster or slower, in one sentence of its page; its definition where the page has no such sentence."""
+    texts = (concept.data.get("summary"), concept.doc, concept.data.get("mechanism"))
     sentence = next((sentence for text in texts if text and (sentence := first_sentence(str(text)))), "its page gives no mechanism")
     return sentence if sentence.endswith((".", "!", "?", "…")) else sentence + "."
 
@@ -179,14 +180,14 @@ def mechanism(concept: Node) -> str:
 def _stated(context: Context, seen: set[int]) -> list[Finding]:
     """Concepts tied to the subject by its lever or its own kernels, where no detector saw them in the code shown."""
     found: list[Finding] = []
-    for link in context.subject.concepts:
-        if link.node.key in seen:
-            continue
+    for link in [link for link in context.subject.concepts if link.node.key not in seen][:SHOWN_STATED]:
         ground = context.ground().about(link.node).rest(*link.path).cite_node(link.node)
         tested = steps(context.graph, [link.node.key], ("tests_concept",), back=True, kind="lever")
         ground.rest(*(step.edge for step in tested))
-        mentions = steps(context.graph, [link.node.key], ("mentions",), back=True)
-        ground.rest(*(step.edge for step in mentions))
+        mentions = [step for step in steps(context.graph, [link.node.key], ("mentions",), back=True) if step.node.kind != "concept"]
+        mentions.sort(key=lambda step: (step.edge.data.get("kind", "source") != "source", step.edge.key))
+        # where the lever leads to the concept the finding stands on that; else every mention carries it
+        ground.rest(*(step.edge for step in (mentions[:SHOWN_LINES] if link.path else mentions)))
         for step in mentions[:SHOWN_LINES]:
             ground.cite(step.edge.path, step.edge.line, step.edge.line, step.edge.src, _seen(step.edge))
         parts = [f"tested here by {listed([step.node.id for step in tested[:4]])}"] if tested else []
@@ -247,9 +248,7 @@ def claims(context: Context) -> list[Finding]:
         point = f", at {op_point}" if op_point else ""
         found.extend(ground.finding("claim", f"{text.strip()} [{status}{point}: {cited.strip()}]", "stated"))
     if len(supports) > SHOWN_CLAIMS:
-        context.unknown.append(
-            f"{counted(len(supports) - SHOWN_CLAIMS, 'further claim')} about it not shown; kgagent neighbors {context.subject.concepts[0].node.id}"
-        )
+        context.note(f"{counted(len(supports) - SHOWN_CLAIMS, 'further claim')} not shown: kgagent neighbors {context.subject.concepts[0].node.id}")
     return found
 
 

@@ -66,11 +66,18 @@ def _lead_compile(context: Context) -> Compile | None:
 def _predicted(context: Context, compile_: Compile) -> list[Finding]:
     """What the compiler says of the subject for a topology no chip of which timed it."""
     ground = context.ground().about(context.subject.node, compile_.node).rest(*compile_.path)
-    head = f"{context.label} was not timed on a TPU here; this is the compiler's answer for {compile_.topology} (predicted"
-    head += f", {settings(compile_.knobs)})" if compile_.knobs else ")"
+    said = [str(compile_.node.data["op_point"])] if compile_.node.data.get("op_point") else []
+    said += [settings(compile_.knobs)] if compile_.knobs else []
+    head = f"{context.label} was not timed on a TPU here; this is the compiler's answer for {compile_.topology} ({', '.join(['predicted', *said])})"
     if compile_.blocked:
+        path, _, line = str(compile_.node.data.get("error_line") or "").rpartition(":")
+        ground.cite(path, int(line) if line.isdigit() else None, None, compile_.node.id, "where it is refused")
         return ground.finding("predicted", f"{head}: it does not compile: {' '.join(compile_.blocked.split())}", "predicted")
     if compile_.against is None:
+        others = steps(context.graph, [compile_.node.key], ("differs_from",), back=True)
+        if others:
+            text = f"{head}: it compiles, and it is what {counted(len(others), 'other compile')} of the lane are compared with."
+            return ground.rest(*(step.edge for step in others)).finding("predicted", text, "predicted")
         context.unknown.append(f"what changed in the HLO for {compile_.topology}: its compile was not set beside the reference's")
         return ground.finding("predicted", f"{head}: it compiles.", "predicted")
     return ground.finding("predicted", f"{head}: {_difference(context, compile_, ground)}.", "predicted")
@@ -96,14 +103,17 @@ def _difference(context: Context, compile_: Compile, ground: Ground) -> str:
         parts.append(summary(arrived, "came"))
     if change := memory_change(compile_):
         parts.append(change)
+    fired = compile_.node.data.get("mechanism")
+    if isinstance(fired, dict) and fired.get("result"):
+        parts.append(f"mechanism gate {str(fired['result']).replace('_', ' ')}")
     shown = [step for change in (matrices or went)[:4] for step in change.steps][:CITED_OPS]
     ground.rest(*(step.edge for change in (matrices or went) for step in change.steps), *(step.edge for change in arrived for step in change.steps))
     with_line = lines(graph, shown, ground, context.disk)
     if shown and with_line < len(shown):
         context.unknown.append(f"the source line of {len(shown) - with_line} of the {len(shown)} instructions shown as gone for {_target(compile_)}")
     lines(graph, [step for change in arrived[:4] for step in change.steps][:4], ground, context.disk)
-    if compile_.predicted and any("custom-call" in change.opcode for change in came):
-        context.unknown.append("the time inside the custom call: a compile doesn't tell, and its cost model doesn't look inside")
+    if compile_.predicted and any(change.kernel_name for change in came):
+        context.unknown.append("the kernel's own time: a compile doesn't tell, and the compiler's cost model doesn't look inside a custom call")
     return "; ".join(parts) if parts else "the optimised HLO has the same instructions as the reference's"
 
 
@@ -140,22 +150,25 @@ def experiments(context: Context) -> list[Finding]:
     for trial in rest[:SHOWN_TRIALS]:
         found.extend(measured(context, trial))
     if len(rest) > SHOWN_TRIALS:
-        context.unknown.append(f"{len(rest) - SHOWN_TRIALS} further experiments with {context.label} are not shown; kgagent show {rest[SHOWN_TRIALS].node.id}")
+        context.note(f"{len(rest) - SHOWN_TRIALS} further experiments with {context.label} are not shown; the next is {rest[SHOWN_TRIALS].node.id}")
     found.extend(_versus(context))
     return found
 
 
 def measured(context: Context, trial: Trial) -> list[Finding]:
     """One experiment: scope, speedup with its interval, verdict; what stopped it where something did."""
-    ground = context.ground().about(trial.node).rest(*trial.edges).cite_node(trial.node)
+    interpreted = context.interpreted(trial)
+    ground = context.ground().about(trial.node).rest(*trial.edges, *interpreted, *trial.memory_edges).cite_node(trial.node)
     device = "tpu" if trial.on_tpu else trial.device or trial.chip
     where = f"{trial.chip}{', ' + trial.topology if trial.topology not in ('', trial.chip) else ''}, jax {trial.jax}"
-    mode = ", Pallas in interpret mode: the interpreter was timed, not the kernel" if trial.interpreted and not trial.on_tpu else ""
+    mode = ", Pallas in interpret mode: the interpreter was timed, not the kernel" if interpreted else ""
     head = f"{trial.node.id} [{device}] {settings(trial.knobs)} at {trial.scope.id} ({where}{mode})"
     verdict = f"; {trial.verdict}" if trial.verdict else "; no verdict"
     if trial.quarantined:
         verdict += f", quarantined: {trial.quarantined}"
-    if not trial.paired:
+    if not trial.paired and trial.reference:
+        text = f"{head}: it is the lane's reference, what everything is measured against{': ' + trial.alone if trial.alone else ''}."
+    elif not trial.paired:
         detail = " ".join(trial.detail.split())
         text = f"{head}: {trial.outcome.replace('_', ' ')}{', ' + detail if detail else ''}{verdict}; no time was compared."
     else:
@@ -163,7 +176,8 @@ def measured(context: Context, trial: Trial) -> list[Finding]:
         points = "; ".join(_point(pair, base) for pair in trial.paired[:SHOWN_POINTS])
         more = len(trial.paired) - SHOWN_POINTS
         others = f"; {counted(more, 'more operating point')}" if more > 0 else ""
-        text = f"{head}: {points}{others}{verdict}."
+        room = f"; {trial.memory}" if trial.memory else ""
+        text = f"{head}: {points}{others}{room}{verdict}."
         if trial.sound and all(pair.decided == "slower" for pair in trial.paired):
             text += f" It was slower, not faster, than {trial.baseline.id if trial.baseline else 'its baseline'}."
     strength = f"measured on {'cpu' if 'cpu' in device.lower() else device}" if trial.timed else "stated"
@@ -186,6 +200,8 @@ def _versus(context: Context) -> list[Finding]:
     other = context.against.label
     if any(matches(trial.baseline_knobs, lever) for trial in mine for lever in context.against.levers):
         return []  # timed as a pair, which the experiment's own finding gives
+    if mine and any(trial.reference for trial in context.against_trials):
+        return []  # each of its experiments gives its speedup over that reference
     if not mine or not theirs:
         context.unknown.append(f"{context.label} against {other}: {context.label if not mine else other} has no sound measurement in this lane")
         return []

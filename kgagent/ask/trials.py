@@ -11,9 +11,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from kgagent.ask.compiled import TEMP_NAMES, memory
 from kgagent.ask.resolve import ANY, Lever
 from kgagent.ask.trail import steps
-from kgagent.ask.wording import plain_value
+from kgagent.ask.wording import plain_value, size
 from kgagent.graph import Edge, Graph, Node
 
 _TPU_CHIP = re.compile(r"(?:tpu ?)?v\d|tpu", re.IGNORECASE)
@@ -57,11 +58,15 @@ class Trial:
     detail: str
     verdict: str  # '' when no verdict is linked
     reason: str
+    reference: bool  # whether it is the lane's reference rather than a trial
+    alone: str  # what was measured of it, where nothing was compared
     paired: tuple[Paired, ...]
     baseline: Node | None
     baseline_knobs: dict[str, Any]
     quarantined: str
-    interpreted: bool
+    interpreted: tuple[Edge, ...]  # to compiles that say Pallas was interpreted
+    memory: str  # temporary memory against the baseline's, '' where either compile doesn't say
+    memory_edges: tuple[Edge, ...]
     edges: tuple[Edge, ...]
 
     @property
@@ -112,14 +117,21 @@ def trials(graph: Graph, lane: Node | None, keys: Sequence[int]) -> list[Trial]:
     rows = graph.rows(
         """SELECT e.key, c.knobs, e.outcome, e.detail, e.baseline, coalesce(e.quarantined, ''), v.verdict, v.reason, s.chip, s.topology, s.jax,
                   (SELECT bc.knobs FROM experiment b JOIN configuration bc ON bc.key = b.configuration WHERE b.key = e.baseline),
-                  coalesce((SELECT m.device FROM measurement m WHERE m.experiment = e.key ORDER BY m.leg = 'baseline', m.key LIMIT 1), '')
+                  coalesce((SELECT m.device FROM measurement m WHERE m.experiment = e.key ORDER BY m.leg = 'baseline', m.key LIMIT 1), ''),
+                  e.role = 'reference', (SELECT printf('%.4g %s %s %s at %s', m.value, m.unit, m.statistic, m.metric, m.op_point) FROM measurement m
+                                         WHERE m.experiment = e.key ORDER BY m.leg = 'baseline', m.key LIMIT 1)
            FROM experiment e JOIN configuration c ON c.key = e.configuration JOIN scope s ON s.key = e.scope LEFT JOIN verdict v ON v.experiment = e.key
-           WHERE e.key IN (SELECT value FROM json_each(?)) AND e.role = 'trial' ORDER BY e.key""",
+           WHERE e.key IN (SELECT value FROM json_each(?)) ORDER BY e.key""",
         json.dumps(list(uses)),
     )
     paired = _paired(graph, list(uses))
+    bases: dict[int, list[tuple[Edge, Node]]] = {}
+    named = graph.rows("SELECT id, key FROM node WHERE key IN (SELECT value FROM json_each(?))", json.dumps([row[4] for row in rows]))
+    base_keys = {str(id_): int(key) for id_, key in named}
+    for step in steps(graph, base_keys.values(), ("produced",), kind="profile"):
+        bases.setdefault(base_keys[step.edge.src], []).append((step.edge, step.node))
     found = []
-    for key, knobs, outcome, detail, baseline, quarantined, verdict, reason, chip, topology, jax, baseline_knobs, device in rows:
+    for key, knobs, outcome, detail, baseline, quarantined, verdict, reason, chip, topology, jax, baseline_knobs, device, role, alone in rows:
         node, edge = uses[key].node, uses[key].edge
         if node.id not in within or node.id not in at:
             continue
@@ -129,12 +141,26 @@ def trials(graph: Graph, lane: Node | None, keys: Sequence[int]) -> list[Trial]:
         found.append(
             Trial(
                 node, at[node.id].node, device, chip, topology, jax, json.loads(knobs), outcome, detail,
-                str(verdict or "") if linked else "", str(reason or "") if linked else "", tuple(paired.get(key, ())),
+                str(verdict or "") if linked else "", str(reason or "") if linked else "", bool(role), str(alone or ""), tuple(paired.get(key, ())),
                 graph.node_by_key(baseline) if baseline is not None else None, json.loads(baseline_knobs) if baseline_knobs else {},
-                quarantined, bool(interpreted), (within[node.id], edge, at[node.id].edge, *([linked] if linked else []), *interpreted),
+                quarantined, tuple(interpreted), *_memory(produced, bases.get(baseline, [])),
+                (within[node.id], edge, at[node.id].edge, *([linked] if linked else [])),
             )
         )  # fmt: skip
-    return sorted(found, key=lambda trial: (not trial.on_tpu, not trial.sound, not trial.paired, -max((p.over_reference for p in trial.paired), default=0.0)))
+    return sorted(
+        found,
+        key=lambda trial: (not trial.on_tpu, trial.reference, not trial.sound, not trial.paired, -max((p.over_reference for p in trial.paired), default=0.0)),
+    )
+
+
+def _memory(mine: list[tuple[Edge, Node]], base: list[tuple[Edge, Node]]) -> tuple[str, tuple[Edge, ...]]:
+    """How temporary memory changed from the baseline's compile to the candidate's, with the edges to both."""
+    for edge, profile in mine:
+        for base_edge, base_profile in base:
+            before, after = memory(base_profile, TEMP_NAMES), memory(profile, TEMP_NAMES)
+            if before is not None and after is not None and profile.data.get("topology") == base_profile.data.get("topology"):
+                return f"temporary memory {size(before)} -> {size(after)}", (base_edge, edge)
+    return "", ()
 
 
 def _paired(graph: Graph, experiments: Sequence[int]) -> dict[int, list[Paired]]:

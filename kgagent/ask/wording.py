@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 _DIMS = re.compile(r"\[([0-9,<=]*)\]")
-_NOT_PROSE = re.compile(r"\s*(?:[|#>`~]|[-*+] |\d+[.)] )|    ")
+_NOT_PROSE = re.compile(r"\s*(?:[|#>]|```|~~~|[-*+] |\d+[.)] )|    ")
 _WIKILINK = re.compile(r"\[\[(?:[^\]|]*\|)?([^\]|]*)\]\]")
 _LAYOUT = re.compile(r"(?<=\])\{[^{}]*\}")
 
