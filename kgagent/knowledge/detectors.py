@@ -76,30 +76,33 @@ def symbol_regex(glob: str) -> re.Pattern[str]:
     return re.compile(fnmatch.translate(glob))
 
 
-def text_regex(detector: Detector) -> re.Pattern[str]:
-    """What a textual detector looks for in source text; the first non-empty group, if any, is the part to quote."""
+def text_regexes(detector: Detector) -> tuple[re.Pattern[str], ...]:
+    """What a textual detector looks for. Each regex starts with a literal where it can: `re` then skips ahead to it."""
     if detector.kind == "source":
-        return re.compile(detector.patterns[0], re.MULTILINE)
+        return (re.compile(detector.patterns[0], re.MULTILINE),)
     if detector.kind == "parameter":
         names = "|".join(map(re.escape, detector.patterns))
         # After "(", "," or a line's start: an annotated field or argument, a keyword, or a bare argument in a list.
-        return re.compile(rf"(?:[(,*]|^)\s*(?:{names})\s*(?::(?=\s*[A-Za-z_\"'(])|=(?![= ])|(?<=\w)(?=[,)]))", re.MULTILINE)
+        return (re.compile(rf"(?:[(,*]|^)\s*(?:{names})\s*(?::(?=\s*[A-Za-z_\"'(])|=(?![= ])|(?<=\w)(?=[,)]))", re.MULTILINE),)
     if detector.kind == "flag":
-        names = "|".join(re.escape(name).replace(r"\*", r"\w*") for name in detector.patterns)
-        return re.compile(rf"(?<!\w)(?:{names})(?!\w)")
-    phrases = "|".join(r"[\s_-]*".join(map(re.escape, re.split(r"[ _-]+", phrase.lower()))) for phrase in detector.patterns)
-    return re.compile(rf"(?<!\w)(?:{phrases})(?!\w)")
+        return tuple(re.compile(re.escape(name).replace(r"\*", r"\w*") + r"(?!\w)") for name in detector.patterns)
+    return tuple(re.compile(r"[\s_-]*".join(map(re.escape, words)) + r"(?!\w)") for words in map(phrase_words, detector.patterns))
 
 
-def needles(detector: Detector) -> tuple[str, ...]:
-    """Strings of which a text must hold one, else the detector can't fire there; () when nothing can be said."""
+def phrase_words(phrase: str) -> list[str]:
+    """Words of an alias; between them text may have spaces, underscores, hyphens or nothing."""
+    return re.split(r"[ _-]+", phrase.lower())
+
+
+def needles(detector: Detector) -> tuple[tuple[str, ...], ...]:
+    """Sets of strings: a text must hold all of one set, else the detector can't fire there; () when nothing can be said."""
     if detector.kind == "source":
         literals = [longest_literal(part) for part in alternatives(detector.patterns[0])]
-        return tuple(literals) if all(len(literal) >= 3 for literal in literals) else ()
+        return tuple((literal,) for literal in literals) if all(len(literal) >= 3 for literal in literals) else ()
     if detector.kind == "flag":
-        return tuple(max(pattern.split("*"), key=len) for pattern in detector.patterns)
+        return tuple((max(pattern.split("*"), key=len),) for pattern in detector.patterns)
     if detector.kind == "alias":
-        return tuple(max(re.split(r"[ _-]+", pattern.lower()), key=len) for pattern in detector.patterns)
+        return tuple(tuple(phrase_words(phrase)) for phrase in detector.patterns)
     return ()
 
 

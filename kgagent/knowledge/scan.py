@@ -6,10 +6,10 @@ A regex runs only on texts that hold a word or string every match must hold: mos
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from kgagent.knowledge.detectors import needles, text_regex
+from kgagent.knowledge.detectors import needles, text_regexes
 from kgagent.knowledge.records import Concept, Detector
 
 SNIPPET = 160
@@ -19,14 +19,14 @@ _WORD_BYTES = bytes(byte if chr(byte).isalnum() or byte == ord("_") or byte > 12
 
 @dataclass(frozen=True, slots=True)
 class TextDetector:
-    """A detector made ready: its regex, and what a text must hold for it to fire: one of `words` whole, one of `needles` anywhere."""
+    """A detector made ready: its regexes, and what a text must hold for it to fire: one of `words` whole, all of one of `needles`."""
 
     concept: str
     kind: str
     name: str
-    regex: re.Pattern[str]
+    regexes: tuple[re.Pattern[str], ...]
     words: frozenset[bytes]
-    needles: tuple[str, ...]
+    needles: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,7 @@ class Match:
 def text_detectors(concepts: Iterable[Concept]) -> tuple[TextDetector, ...]:
     """All detectors that read source text, ready to run."""
     return tuple(
-        TextDetector(concept.id, detector.kind, detector.name, text_regex(detector), _whole_words(detector), needles(detector))
+        TextDetector(concept.id, detector.kind, detector.name, text_regexes(detector), _whole_words(detector), needles(detector))
         for concept in concepts
         for detector in concept.detectors
         if detector.kind in TEXT_KINDS
@@ -76,13 +76,12 @@ def scan(data: bytes, spans: Sequence[Span], detectors: Sequence[TextDetector]) 
         body = lowered if detector.kind == "alias" else text
         if detector.words and detector.words.isdisjoint(words):
             continue
-        if detector.needles and not any(needle in body for needle in detector.needles):
+        if detector.needles and not any(all(needle in body for needle in needles) for needles in detector.needles):
             continue
-        for match in detector.regex.finditer(body):
+        for at in _offsets(detector, body):
             if owners is None:
                 starts = _line_starts(text)
                 owners = _owners(spans, len(starts))
-            at = match.start() + len(match[0]) - len(match[0].lstrip("(,* \t\r\n")) if detector.kind == "parameter" else match.start()
             line = _line_of(starts, at)
             owner = owners[line]
             if not owner:
@@ -95,6 +94,18 @@ def scan(data: bytes, spans: Sequence[Span], detectors: Sequence[TextDetector]) 
                 found[place] = (first[0], first[1], first[2] + 1)
     matches = [Match(owner, concept, kind, name, line, snippet, count) for (owner, concept, kind, name), (line, snippet, count) in found.items()]
     return sorted(matches, key=lambda m: (m.line, m.concept, m.kind, m.name, m.owner))
+
+
+def _offsets(detector: TextDetector, body: str) -> Iterator[int]:
+    """Where it matches; flags and aliases only where a word begins, parameters at the name itself."""
+    for regex in detector.regexes:
+        for match in regex.finditer(body):
+            at = match.start()
+            if detector.kind == "parameter":
+                at += len(match[0]) - len(match[0].lstrip("(,* \t\r\n"))
+            elif detector.kind != "source" and at and (body[at - 1].isalnum() or body[at - 1] == "_"):
+                continue
+            yield at
 
 
 def _line_starts(text: str) -> list[int]:
