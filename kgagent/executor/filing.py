@@ -40,7 +40,7 @@ def file_experiment(graph: Graph, receipts: Sequence[Receipt], *, lane_as_judged
     if filed(graph, experiment):
         return
     with graph.transaction():
-        chosen = write_subject(graph, plan, lane_as_judged)
+        chosen = write_subject(graph, plan, lane_as_judged=lane_as_judged)
         key = _write_experiment(graph, plan, judged, chosen)
         _write_evidence(graph, key, receipts, judged)
         _write_numbers(graph, key, plan, judged)
@@ -53,7 +53,7 @@ def file_experiment(graph: Graph, receipts: Sequence[Receipt], *, lane_as_judged
         graph.execute("UPDATE experiment SET filed = 1 WHERE key = ?", key)
 
 
-def write_subject(graph: Graph, plan: dict[str, Any], lane_as_judged: bool) -> ConfigurationFacts:
+def write_subject(graph: Graph, plan: dict[str, Any], *, lane_as_judged: bool) -> ConfigurationFacts:
     """Lane, scope, configuration and hypothesis, where the graph lacks them."""
     gates = tuple((name, mandatory) for name, mandatory in plan["lane"]["gates"])
     put_lane(graph, LaneFacts(**{**plan["lane"], "gates": gates}), only_if_absent=not lane_as_judged)

@@ -12,6 +12,7 @@ from typing import Any
 
 from kgagent.errors import Refused
 from kgagent.executor.journal import now
+from kgagent.executor.kept import keep_hypothesis
 from kgagent.executor.machine import cores, cpu_model, version
 from kgagent.graph import Graph, NewEdge, NewNode
 from kgagent.lanes import Lane, candidate_code_sha, canonical_knobs
@@ -149,6 +150,7 @@ def create_hypothesis(
             put_scope(graph, scope)
             put_configuration(graph, chosen)
             put_hypothesis(graph, facts, chosen)
+            keep_hypothesis(graph.workspace, facts.id, {"lane": lane_facts(lane), "scope": scope, "configuration": chosen, "hypothesis": facts})
     except Refused as error:
         known = graph.value(
             """SELECT n.id FROM hypothesis h JOIN node n ON n.key = h.key JOIN node s ON s.key = h.scope JOIN node c ON c.key = h.configuration

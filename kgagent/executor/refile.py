@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from kgagent.errors import KgError, StorageError
 from kgagent.executor.filing import file_experiment, filed, write_subject
+from kgagent.executor.kept import kept_hypotheses
 from kgagent.executor.receipts import SUMS, Receipt, read_chain
 from kgagent.graph import Graph
 
@@ -19,9 +22,10 @@ def refile(graph: Graph) -> int:
             wrong.append(error)
     missing = [chain for chain in chains if not filed(graph, str(chain[0].told["experiment"]))]
     # hypotheses in the order they were written: a later one says what is new against an earlier one
-    for chain in sorted(missing, key=lambda chain: _written_at(chain[0])):
+    subjects = [*kept_hypotheses(graph.workspace), *(chain[0].told for chain in missing)]
+    for subject in sorted(subjects, key=_written_at):
         with graph.transaction():
-            write_subject(graph, chain[0].told, lane_as_judged=True)
+            write_subject(graph, subject, lane_as_judged=True)
     done = 0
     for chain in sorted(missing, key=lambda chain: str(chain[0].told["started_at"])):
         try:
@@ -37,6 +41,5 @@ def refile(graph: Graph) -> int:
     return done
 
 
-def _written_at(plan: Receipt) -> str:
-    told = plan.told
-    return str(told["hypothesis"]["created_at"] if told["hypothesis"] else told["started_at"])
+def _written_at(subject: dict[str, Any]) -> str:
+    return str(subject["hypothesis"]["created_at"] if subject["hypothesis"] else subject["started_at"])

@@ -48,7 +48,7 @@ def row_problems(workspace: Workspace, chain: tuple[Receipt, ...], steps: dict[s
         }
     for what, filed in expected.items():
         if found[what] != filed:
-            yield Problem(f"graph.db {experiment}", f"{what} differ from the receipts")
+            yield Problem(f"graph.db {experiment}", f"its {what} differ from the receipts in raw/runs")
 
 
 def unknown_experiments(workspace: Workspace) -> Iterator[Problem]:
