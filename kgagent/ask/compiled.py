@@ -123,20 +123,19 @@ def memory_change(compile_: Compile) -> str:
     return ", ".join(parts)
 
 
-def square(graph: Graph, compile_: Compile, went: Sequence[Change]) -> tuple[list[Change], str]:
-    """Gone instructions whose last two dimensions are one length of the problem (attention's score matrix), and that length's name."""
+def square(graph: Graph, compile_: Compile, went: Sequence[Change]) -> tuple[list[Change], int, str]:
+    """Gone instructions whose last two dimensions are one length of the problem (attention's score matrix), that length and its name."""
     names = _problem(graph, compile_)
     groups: dict[int, list[Change]] = defaultdict(list)
     for change in went:
-        shape = dims(change.shape)
-        if len(shape) >= 2 and shape[-1] == shape[-2] and shape[-1] > 1:
-            groups[shape[-1]].append(change)
+        for length in {shape[-1] for shape in dims(change.shape) if len(shape) >= 2 and shape[-1] == shape[-2] and shape[-1] > 1}:
+            groups[length].append(change)
     named = [length for length in groups if length in names] or [length for length in groups if length >= 128]
     if not named:
-        return [], ""
+        return [], 0, ""
     length = max(named, key=lambda n: sum(change.bytes for change in groups[n]))
     word = " x ".join(names.get(length, [])[:2]) or str(length)
-    return groups[length], f"[.., {length}, {length}] ({word if ' x ' in word else f'{word} x {word}'})"
+    return groups[length], length, f"[.., {length}, {length}] ({word if ' x ' in word else f'{word} x {word}'})"
 
 
 def still_there(graph: Graph, compile_: Compile, length: int) -> int:

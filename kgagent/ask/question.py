@@ -13,7 +13,7 @@ from kgagent.graph.words import split_identifier
 
 _ID = re.compile(r"\S+:\S+")
 _WORD = re.compile(r"[^\W_]+")
-_TOPOLOGY = re.compile(r"\b(?:tpu)?v?\d+[a-z]*(?::\d+(?:x\d+)+)?\b", re.IGNORECASE)
+_TOPOLOGY = re.compile(r"\b(?:tpu|v|tpuv)\d+[a-z]*(?::\d+(?:x\d+)+)?\b", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,9 @@ def read_question(text: str) -> Question:
     """Words that name something, in order; a question without any is a `UsageError`."""
     known = vocabulary()
     ids = tuple(word.strip("?!,;\"'`()") for word in _ID.findall(text) if not _TOPOLOGY.fullmatch(word.strip("?!,;.\"'`()")))
-    chip = next((match.group(0).lower() for match in _TOPOLOGY.finditer(text) if re.search(r"[a-z]", match.group(0), re.IGNORECASE)), "")
-    rest = text.replace(chip, " ") if chip else text
+    named = _TOPOLOGY.search(text)
+    chip = named.group(0).lower() if named else ""
+    rest = text.replace(named.group(0), " ") if named else text
     for id_ in ids:
         rest = rest.replace(id_, " ")
     words = [word.lower() for word in _WORD.findall(rest)]

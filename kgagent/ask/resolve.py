@@ -111,10 +111,11 @@ def resolve(graph: Graph, asked: Question, here: Here) -> Subject | None:
     label = " ".join(terms)
     top = {kind: [node for count, node in found if count == best] for kind, found in matches.items()}
     levers, by_value = _here_levers(top["lever"], terms, here)
-    if not by_value and (chosen := _choices(here, terms)):
-        levers, by_value = chosen, True
-    if best * 2 <= len(terms) and not by_value:
+    chosen = [] if by_value else _choices(here, terms)
+    if best * 2 <= len(terms) and not chosen:
         return _by_symbol(graph, terms, here, named)
+    if chosen:
+        levers, by_value = chosen, True
     kernels = _kernels(graph, top["kernel"], levers, here)
     concepts, whole = _concepts(top["concept"], terms)
     if by_value and not whole:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import defaultdict
 from dataclasses import dataclass
 
@@ -239,11 +240,13 @@ def claims(context: Context) -> list[Finding]:
         based[step.edge.src].append(step)
     found: list[Finding] = []
     order = {link.node.id: place for place, link in enumerate(context.subject.concepts)}
-    for support in sorted(supports, key=lambda step: (order[step.edge.dst], step.edge.key))[:SHOWN_CLAIMS]:
-        row = context.graph.rows("SELECT text, status, cited, op_point FROM claim WHERE key = ?", support.node.key)
-        if not row:
-            continue
-        text, status, cited, op_point = row[0]
+    told = context.graph.rows(
+        "SELECT key, text, status, cited, op_point FROM claim WHERE key IN (SELECT value FROM json_each(?))", json.dumps([s.node.key for s in supports])
+    )
+    rows = {row[0]: row[1:] for row in told}
+    known = [support for support in supports if support.node.key in rows]
+    for support in sorted(known, key=lambda step: (order[step.edge.dst], rows[step.node.key][1] != "measured", step.edge.key))[:SHOWN_CLAIMS]:
+        text, status, cited, op_point = rows[support.node.key]
         ground = context.ground().about(support.node).rest(support.edge, *(step.edge for step in based[support.node.id])).cite_node(support.node)
         point = f", at {op_point}" if op_point else ""
         found.extend(ground.finding("claim", f"{text.strip()} [{status}{point}: {cited.strip()}]", "stated"))

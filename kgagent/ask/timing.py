@@ -9,7 +9,7 @@ from kgagent.ask.records import Finding
 from kgagent.ask.resolve import lever_of, reach
 from kgagent.ask.trail import Ground, steps
 from kgagent.ask.trials import Paired, Trial, matches
-from kgagent.ask.wording import counted, dims, listed, settings, times
+from kgagent.ask.wording import counted, listed, settings, times
 
 SHOWN_TRIALS = 4
 SHOWN_POINTS = 3
@@ -89,11 +89,11 @@ def _difference(context: Context, compile_: Compile, ground: Ground) -> str:
     assert compile_.against is not None
     ground.rest(compile_.against.edge)
     went, came = changes(graph, compile_, "removes"), changes(graph, compile_, "adds")
-    matrices, pattern = square(graph, compile_, went)
+    matrices, length, pattern = square(graph, compile_, went)
     parts = []
     if matrices:
         count = sum(len(change.steps) for change in matrices)
-        left = still_there(graph, compile_, dims(matrices[0].shape)[-1])
+        left = still_there(graph, compile_, length)
         rest = "none is left" if not left else f"{left} remain"
         parts.append(f"{counted(count, 'instruction')} with a {pattern} buffer went ({summary(matrices, 'largest').removeprefix('largest: ')}), {rest}")
     elif went:

@@ -50,10 +50,9 @@ def first_sentence(text: str, limit: int = 320) -> str:
     return sentence if len(sentence) <= limit else sentence[: limit - 1].rsplit(" ", 1)[0] + " …"
 
 
-def dims(shape: str) -> tuple[int, ...]:
-    """Dimensions of an HLO shape; of a tuple, those of its first array."""
-    match = _DIMS.search(shape)
-    return tuple(int(part.lstrip("<=")) for part in match.group(1).split(",") if part.lstrip("<=").isdigit()) if match else ()
+def dims(shape: str) -> list[tuple[int, ...]]:
+    """Dimensions of an HLO shape's array, or of each array of a tuple."""
+    return [tuple(int(part.lstrip("<=")) for part in inner.split(",") if part.lstrip("<=").isdigit()) for inner in _DIMS.findall(shape)]
 
 
 def bare(shape: str) -> str:

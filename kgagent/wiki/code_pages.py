@@ -49,7 +49,7 @@ def _tunables(facts: Facts, node: Node) -> str:
            WHERE e.dst = ? AND e.type = 'tunes' ORDER BY f.id, n.line_start, n.name""",
         node.key,
     )
-    lines = [[code(name), code(str(default)) if default is not None else "", place(file, line)] for name, default, file, line in rows]
+    lines = [[code(name), code(str(default)) if default not in (None, "") else "", place(file, line)] for name, default, file, line in rows]
     text = table(["tunable", "default", "where"], lines)
     return f"## Tunables\n\n{text}" if text else ""
 

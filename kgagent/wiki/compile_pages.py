@@ -39,7 +39,7 @@ def profile(facts: Facts, node: Node) -> Draft:
     against = facts.rows("SELECT p.id, p.name FROM edge e JOIN node p ON p.key = e.dst WHERE e.src = ? AND e.type = 'differs_from' ORDER BY p.id", node.key)
     rows = [["lane", facts.link(lane[0][0])]] if lane else []
     rows += [["configuration", knobs_text(knobs)]] if knobs is not None else []
-    rows += [[name, prose(str(data[name]))] for name in ("label", "topology", "status", "jax", "libtpu", "seconds") if data.get(name) not in (None, "")]
+    rows += [[name, prose(_plain(data[name]))] for name in ("label", "topology", "status", "jax", "libtpu", "seconds") if data.get(name) not in (None, "")]
     rows += [["against", ", ".join(facts.link(id_, name) for id_, name in against)]] if against else []
     parts = [
         f"# {prose(node.name)}",
@@ -50,6 +50,10 @@ def profile(facts: Facts, node: Node) -> Draft:
         _ops(facts, node, "adds", "Came"),
     ]
     return Draft(node.id, "profiles", profile_name(node), own, {"tags": ["profile"], "aliases": [node.name]}, page(*parts))
+
+
+def _plain(value: Any) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)
 
 
 def _error(error: Any) -> str:
@@ -80,7 +84,7 @@ def _ops(facts: Facts, node: Node, type_: str, head: str) -> str:
     for name, opcode, shape, size, kernel, file, line in rows[:SHOWN]:
         path, _, number = str(line or "").removeprefix("line:").rpartition("#L")
         at = int(number) if number.isdigit() else None
-        where = place(file, at) if file else code(f"{path.rsplit('/', 1)[-1]}:{number}") if line else ""
+        where = place(file, at) if file else code(f"{'/'.join(path.split('/')[-2:])}:{number}") if line else ""
         lines.append([code(name), prose(opcode or ""), code(str(shape or "")), _size(size) if size is not None else "", code(kernel) if kernel else "", where])
     text = table(["instruction", "opcode", "shape", "bytes", "kernel", "source line"], lines)
     return f"## {head}\n\n{text}\n{more(len(rows), SHOWN, code(f'kgagent neighbors {node.id}'))}" if text else ""

@@ -8,6 +8,7 @@ from kgagent.wiki.text import code, prose, table
 
 REGION = "graph"
 SHOWN = 40
+SHOWN_SYMBOLS = 15
 NOTHING = page("## In the graph", "Nothing in the graph is linked to it.")
 
 
@@ -43,9 +44,10 @@ def concept(facts: Facts, node: Node) -> str:
         "Kernels: " + ", ".join(facts.link(id_, name) for id_, name in kernels[:SHOWN]) + "." if kernels else "",
         more(len(kernels), SHOWN, code(f"kgagent neighbors {node.id}")),
         table(
-            ["symbol", "lines", "first at"], [[code(id_.removeprefix("sym:")), str(count), place(file, line)] for id_, _, file, line, count in symbols[:SHOWN]]
+            ["symbol", "lines", "first at"],
+            [[code(id_.removeprefix("sym:")), str(count), place(file, line)] for id_, _, file, line, count in symbols[:SHOWN_SYMBOLS]],
         ),
-        more(len(symbols), SHOWN, code(f"kgagent neighbors {node.id}")),
+        more(len(symbols), SHOWN_SYMBOLS, code(f"kgagent neighbors {node.id}")),
         table(
             ["experiment", "verdict", "over the reference", "on"],
             [[facts.link(id_), verdict, f"{speedup:.3g}x" if speedup is not None else "", prose(chip)] for id_, _, verdict, speedup, chip in tried[:SHOWN]],

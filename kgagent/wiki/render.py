@@ -66,6 +66,7 @@ def render(graph: Graph) -> WikiReport:
         if id_.startswith(PREFIXES) and id_ not in known:
             vault.remove(id_)
     obsidian.write_views(vault)
+    vault.flush()
     return WikiReport(str(vault.root), tuple(vault.written), tuple(vault.removed), vault.unchanged, tuple(vault.conflicts))
 
 

@@ -6,8 +6,9 @@ A page is found by the `id` in its frontmatter, wherever it was moved and howeve
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from kgagent.errors import ConfigError, StorageError
@@ -21,6 +22,7 @@ from kgagent.workspace import write_atomic
 _ID = re.compile(r"""^["']?id["']?[ \t]*:[ \t]*(.+?)[ \t]*$""", re.MULTILINE)
 _CLOSED = re.compile(r"^---[ \t]*\r?$", re.MULTILINE)
 HEAD_CHARS = 16_384
+WRITERS = 8
 BOM = "\ufeff"
 
 
@@ -57,6 +59,7 @@ class Vault:
     removed: list[str] = field(default_factory=list)
     conflicts: list[Conflict] = field(default_factory=list)
     unchanged: int = 0
+    _pending: list[tuple[Path, bytes]] = field(default_factory=list)
 
     @classmethod
     def scan(cls, root: Path) -> Vault:
@@ -197,14 +200,29 @@ class Vault:
         self.put_file(path, after)
 
     def put_file(self, path: Path, text: str) -> None:
-        """Write a file of the vault atomically, making its folder."""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(path, text.encode())
-        except OSError as error:
-            hint = "free some space or choose a vault you can write to, then run it again"
-            raise StorageError(f"can't write a page: {error.strerror or error}", where=str(path), hint=hint) from error
-        self.written.append(self.short(path))
+        """Have a file of the vault written by `flush`."""
+        self._pending.append((path, text.encode()))
+
+    def flush(self) -> None:
+        """Write what is pending, each file atomically; in threads, because most of the time is waiting for the disk."""
+        from concurrent.futures import ThreadPoolExecutor
+
+        pending, self._pending = self._pending, []
+        for folder in {path.parent for path, _ in pending}:
+            _guarded(folder, partial(folder.mkdir, parents=True, exist_ok=True))
+        with ThreadPoolExecutor(WRITERS) as pool:
+            for path in pool.map(lambda page: _guarded(page[0], partial(write_atomic, *page)), pending):
+                self.written.append(self.short(path))
+
+
+def _guarded(path: Path, work: Callable[[], object]) -> Path:
+    """Do it and return the path; the disk's refusal as ours."""
+    try:
+        work()
+    except OSError as error:
+        hint = "free some space or choose a vault you can write to, then run it again"
+        raise StorageError(f"can't write a page: {error.strerror or error}", where=str(path), hint=hint) from error
+    return path
 
 
 def _pages(root: Path) -> Iterator[Path]:
