@@ -117,12 +117,19 @@ def _uses(graph: Graph, keys: Sequence[int]) -> Iterator[tuple[int, int, int | N
 
 def _named(graph: Graph, concepts: Sequence[Concept], node_kind: str, detector_kind: str) -> Iterator[tuple[Match, int | None]]:
     """Nodes of a kind whose own name a detector lists: knobs by parameter detectors, flags by flag detectors."""
-    entries = list(_of_kind(concepts, detector_kind))
+    exact: dict[str, list[tuple[str, Detector]]] = defaultdict(list)
+    globs: list[tuple[str, str, Detector]] = []
+    for concept, detector in _of_kind(concepts, detector_kind):
+        for pattern in detector.patterns:
+            if "*" in pattern:
+                globs.append((pattern, concept.id, detector))
+            else:
+                exact[pattern].append((concept.id, detector))
     for key, name, file, line in graph.rows("SELECT key, name, file, line_start FROM node WHERE kind = ? ORDER BY id", node_kind):
-        for concept, detector in entries:
-            plain = name.rsplit(".", 1)[-1].lstrip("-")
-            if any(fnmatch.fnmatchcase(plain, pattern) for pattern in detector.patterns):
-                yield Match(key, concept.id, detector_kind, detector.name, line or 0, plain, 1), file
+        plain = name.rsplit(".", 1)[-1].lstrip("-")
+        hits = [*exact.get(plain, ()), *((concept, detector) for pattern, concept, detector in globs if fnmatch.fnmatchcase(plain, pattern))]
+        for concept_id, detector in hits:
+            yield Match(key, concept_id, detector_kind, detector.name, line or 0, plain, 1), file
 
 
 def _ops(graph: Graph, concepts: Sequence[Concept]) -> Iterator[tuple[Match, int | None]]:

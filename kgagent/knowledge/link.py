@@ -35,14 +35,26 @@ class _Place:
 
 @dataclass(frozen=True, slots=True)
 class _Mention:
-    """What an edge says besides its place."""
+    """What an edge says besides its place; `labels` are the detectors in it, `textual` whether they read the file."""
 
     file: int | None
     data: str
+    labels: tuple[str, ...]
+    textual: bool
 
-    @property
-    def textual(self) -> bool:
-        return json.loads(self.data)["kind"] in TEXT_KINDS
+    @classmethod
+    def read(cls, file: int | None, data: str) -> _Mention:
+        said = json.loads(data)
+        return cls(file, data, (f"{said['kind']} {said['detector']}", *said.get("also", ())), said["kind"] in TEXT_KINDS)
+
+    @classmethod
+    def of(cls, file: int | None, matches: Sequence[Match]) -> _Mention:
+        first, *others = matches
+        data: dict[str, Any] = {"detector": first.name, "kind": first.kind, "text": first.text, "count": first.count}
+        if others:
+            data["also"] = [f"{match.kind} {match.name}" for match in others]
+        labels = tuple(f"{match.kind} {match.name}" for match in matches)
+        return cls(file, json.dumps(data, sort_keys=True), labels, first.kind in TEXT_KINDS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,15 +82,15 @@ def link(graph: Graph) -> LinkReport:
         wanted = {place: mention for place, (mention, _) in have.items() if mention.textual and mention.file in fresh_keys and place.concept in known}
         wanted |= _textual(graph, stale, text_detectors(concepts))
         for match, file in graph_matches(graph, concepts):
-            wanted.setdefault(_Place(match.owner, match.concept, match.line), _mention(file, [match]))
+            wanted.setdefault(_Place(match.owner, match.concept, match.line), _Mention.of(file, [match]))
         added, removed = _write(graph, have, wanted)
         counts = Counter(mention.file for mention in wanted.values() if mention.textual)
         _keep_state(graph, digest, {file.id: [file.sha, counts[file.key]] for file in files})
     fired: Counter[str] = Counter()
     for place, mention in wanted.items():
-        data = json.loads(mention.data)
         slug = place.concept.removeprefix("concept:")
-        fired.update(f"{slug}: {label}" for label in [f"{data['kind']} {data['detector']}", *data.get("also", [])])
+        for label in mention.labels:
+            fired[f"{slug}: {label}"] += 1
     ranked = tuple(sorted(fired.items(), key=lambda pair: (-pair[1], pair[0])))
     reached = len({place.concept for place in wanted})
     return LinkReport(len(files), len(stale), len(wanted), added, removed, reached, ranked, (*loaded.problems, *unknown))
@@ -100,7 +112,7 @@ def _existing(graph: Graph) -> dict[_Place, tuple[_Mention, int]]:
            WHERE e.type = 'mentions' AND e.how = 'detector' AND e.made_by = ? AND b.kind = 'concept'""",
         MADE_BY,
     )
-    return {_Place(src, concept, line): (_Mention(file, data), key) for src, concept, line, file, data, key in rows}
+    return {_Place(src, concept, line): (_Mention.read(file, data), key) for src, concept, line, file, data, key in rows}
 
 
 def _digest(concepts: Iterable[Concept]) -> str:
@@ -135,7 +147,7 @@ def _textual(graph: Graph, files: Sequence[_File], detectors: Sequence[TextDetec
         together: dict[_Place, list[Match]] = defaultdict(list)
         for match in scan(data, spans[file.key], detectors):
             together[_Place(match.owner, match.concept, match.line)].append(match)
-        wanted |= {place: _mention(file.key, matches) for place, matches in together.items()}
+        wanted |= {place: _Mention.of(file.key, matches) for place, matches in together.items()}
     return wanted
 
 
@@ -147,14 +159,6 @@ def _spans(graph: Graph) -> dict[int, list[Span]]:
     ):
         spans[file].append(Span(key, start, end))
     return spans
-
-
-def _mention(file: int | None, matches: Sequence[Match]) -> _Mention:
-    first, *others = matches
-    data: dict[str, Any] = {"detector": first.name, "kind": first.kind, "text": first.text, "count": first.count}
-    if others:
-        data["also"] = [f"{match.kind} {match.name}" for match in others]
-    return _Mention(file, json.dumps(data, sort_keys=True))
 
 
 def _write(graph: Graph, have: dict[_Place, tuple[_Mention, int]], wanted: dict[_Place, _Mention]) -> tuple[int, int]:

@@ -1,6 +1,7 @@
 """Textual detectors over one file: which fired, on which line, in which innermost symbol.
 
-A regex runs only on texts that hold a word or string every match must hold: most (file, detector) pairs end there.
+A regex runs only on texts that hold what every match must hold, looked for first among the text's distinct words, which
+are a tenth of it: most (file, detector) pairs end there.
 """
 
 from __future__ import annotations
@@ -19,7 +20,11 @@ _WORD_BYTES = bytes(byte if chr(byte).isalnum() or byte == ord("_") or byte > 12
 
 @dataclass(frozen=True, slots=True)
 class TextDetector:
-    """A detector made ready: its regexes, and what a text must hold for it to fire: one of `words` whole, all of one of `needles`."""
+    """A detector made ready: its regexes, and what a text must hold for it to fire.
+
+    That is one of `words` whole, or all strings of one of `needles`; `stems` are the needles' longest parts without
+    punctuation, which can only stand inside a word.
+    """
 
     concept: str
     kind: str
@@ -27,6 +32,7 @@ class TextDetector:
     regexes: tuple[re.Pattern[str], ...]
     words: frozenset[bytes]
     needles: tuple[tuple[str, ...], ...]
+    stems: tuple[tuple[str, ...], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +59,14 @@ class Match:
 
 def text_detectors(concepts: Iterable[Concept]) -> tuple[TextDetector, ...]:
     """All detectors that read source text, ready to run."""
-    return tuple(
-        TextDetector(concept.id, detector.kind, detector.name, text_regexes(detector), _whole_words(detector), needles(detector))
-        for concept in concepts
-        for detector in concept.detectors
-        if detector.kind in TEXT_KINDS
-    )
+    found = []
+    for concept in concepts:
+        for detector in concept.detectors:
+            if detector.kind in TEXT_KINDS:
+                must = needles(detector)
+                stems = tuple(tuple(max(re.findall(r"\w+", part) or [""], key=len) for part in parts) for parts in must)
+                found.append(TextDetector(concept.id, detector.kind, detector.name, text_regexes(detector), _whole_words(detector), must, stems))
+    return tuple(found)
 
 
 def _whole_words(detector: Detector) -> frozenset[bytes]:
@@ -68,15 +76,21 @@ def _whole_words(detector: Detector) -> frozenset[bytes]:
 def scan(data: bytes, spans: Sequence[Span], detectors: Sequence[TextDetector]) -> list[Match]:
     """First matches per (symbol, concept, detector), in line order; matches outside every symbol are left out."""
     text = data.decode("utf-8", errors="replace")
-    lowered, words = text.lower(), set(data.translate(_WORD_BYTES).split())
+    words = set(data.translate(_WORD_BYTES).split())
+    vocabulary = b"\n".join(words).decode("utf-8", errors="replace")
+    lowered, lowered_vocabulary = "", vocabulary.lower()
     found: dict[tuple[int, str, str, str], tuple[int, str, int]] = {}
     owners: list[int] | None = None
     starts: list[int] = []
     for detector in detectors:
-        body = lowered if detector.kind == "alias" else text
+        alias = detector.kind == "alias"
         if detector.words and detector.words.isdisjoint(words):
             continue
-        if detector.needles and not any(all(needle in body for needle in needles) for needles in detector.needles):
+        if detector.stems and not _holds(lowered_vocabulary if alias else vocabulary, detector.stems):
+            continue
+        lowered = lowered or (text.lower() if alias else "")
+        body = lowered if alias else text
+        if detector.needles and not _holds(body, detector.needles):
             continue
         for at in _offsets(detector, body):
             if owners is None:
@@ -94,6 +108,17 @@ def scan(data: bytes, spans: Sequence[Span], detectors: Sequence[TextDetector]) 
                 found[place] = (first[0], first[1], first[2] + 1)
     matches = [Match(owner, concept, kind, name, line, snippet, count) for (owner, concept, kind, name), (line, snippet, count) in found.items()]
     return sorted(matches, key=lambda m: (m.line, m.concept, m.kind, m.name, m.owner))
+
+
+def _holds(text: str, sets: tuple[tuple[str, ...], ...]) -> bool:
+    """Whether a text holds all strings of one of the sets."""
+    for strings in sets:
+        for string in strings:
+            if string not in text:
+                break
+        else:
+            return True
+    return False
 
 
 def _offsets(detector: TextDetector, body: str) -> Iterator[int]:
