@@ -15,13 +15,17 @@ UNION_WRAPPERS = frozenset(
 
 
 class Text:
-    """One file's bytes, read back as text by syntax node."""
+    """One file's text, read back by syntax node."""
 
     def __init__(self, source: bytes) -> None:
         self.source = source
+        # In an ASCII file bytes and characters count alike, and slices need no decoding.
+        self._ascii = source.decode("ascii") if source.isascii() else None
 
     def of(self, node: Any) -> str:
-        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+        if self._ascii is not None:
+            return self._ascii[node.start_byte : node.end_byte]
+        return self.source[node.start_byte : node.end_byte].decode()
 
     def chain(self, node: Any) -> str:
         """The dotted chain an expression is, calls in it as `()`; '' where it is none."""

@@ -19,8 +19,6 @@ from kgagent.ingest.shapes import FACTS_VERSION, Parsed
 from kgagent.ingest.sweep import Sweep
 from kgagent.ingest.write import Writer, clear_file
 
-BULK_FILES = 150  # from here on one statement for text search beats a trigger a row
-
 
 class Update:
     """One source's turn: files as they are parsed, then the edges of every file whose names may mean something else now."""
@@ -34,10 +32,11 @@ class Update:
         self.moved: set[str] = set()  # dotted names of modules that are new, gone, or look different
         self.touched: dict[int, tuple[Module, str]] = {}  # files to resolve: key → module, path
         self.facts: dict[int, bytes] = {}
+        self.fresh: set[int] = set()  # files the graph didn't know: nothing to clear
 
     def run(self, results: Iterable[Parsed]) -> None:
         graph, plan = self.graph, self.plan
-        self.writer = Writer(graph, bulk=len(plan.read) >= BULK_FILES)
+        self.writer = Writer(graph, files=len(plan.read))
         self.sweep = Sweep(graph)
         self.modules = load_modules(graph)
         self.key = self.put_source()
@@ -53,13 +52,15 @@ class Update:
             first = self.skipped[0] if self.skipped else "it is empty"
             raise IngestError(f"nothing in {self.source.locator} could be read: {first}", where=str(self.source.root), hint="name a folder that holds Python")
         self.add_dependents()
+        if len(self.touched) > len(plan.read) or plan.added < len(plan.read) or plan.deleted:
+            self.writer.build_indexes()  # clearing looks edges up by file
         gone = [change.key for change in plan.deleted if change.key is not None]
         for key in gone:
             self.sweep.watch(key)
             clear_file(graph.db, key)
         self.relate()
-        self.sweep.run(self.writer, gone)
         self.writer.finish()
+        self.sweep.run(self.writer, gone)
         self.data = self.counts()
         graph.execute("UPDATE source SET data = ?, revision = ? WHERE key = ?", json.dumps(self.data), plan.revision(), self.key)
 
@@ -94,6 +95,8 @@ class Update:
             self.sweep.watch(file)
             before = self.graph.value("SELECT surface FROM module WHERE file = ?", file)
             self.modules.remove(change.was_module, file)
+        else:
+            self.fresh.add(file)
         if result.status == "skipped":
             self.skipped.append(Skipped(change.path, result.reason))
             self.moved |= {change.module, change.was_module or change.module}
@@ -139,8 +142,9 @@ class Update:
         """Edges and kernels of every touched file, in the order of their keys."""
         relator = Relator(Resolver(self.modules))
         for done, (file, (module, path)) in enumerate(sorted(self.touched.items(), key=lambda item: item[0]), 1):
-            self.sweep.watch(file)
-            clear_file(self.graph.db, file)
+            if file not in self.fresh:
+                self.sweep.watch(file)
+                clear_file(self.graph.db, file)
             packed = self.facts.pop(file, None) or self.graph.value("SELECT facts FROM file WHERE key = ?", file)
             if packed:
                 self.relate_file(relator, file, module, path, unpack(packed))

@@ -18,8 +18,13 @@ from kgagent.ingest.relate import Related, Relation
 from kgagent.ingest.shapes import Symbol
 
 MADE_BY = "ingest"
+BULK_FILES = 150  # from here on one statement for text search beats a trigger a row
 EXTERNAL_DATA = '{"external": true}'
 INSERT_TRIGGER = "node_text_insert"
+# Built after the rows when a bulk ingest writes more edges than there are; the unique one stays, it refuses repeats.
+LATE_INDEXES = ("edge_in", "edge_file")
+EDGES_PER_FILE = 120  # measured over jax, tokamax and flax
+BULK_CACHE_KB = 65_536  # with SQLite's own 2 MB a bulk transaction writes the same pages many times
 
 NODE_INSERT = """INSERT INTO node(key, id, kind, name, words, doc, source, file, line_start, line_end, data, made_by)
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'ingest')"""
@@ -31,7 +36,8 @@ NodeRow = tuple[int, str, str, str, str, str, int | None, int | None, int | None
 class Writer:
     """Writes into one open transaction."""
 
-    def __init__(self, graph: Graph, *, bulk: bool) -> None:
+    def __init__(self, graph: Graph, *, files: int) -> None:
+        bulk = files >= BULK_FILES
         self.graph = graph
         self.db = graph.db
         self.bulk = bulk
@@ -43,8 +49,24 @@ class Writer:
         if bulk:
             self._keys = dict(graph.rows("SELECT id, key FROM node"))
         self._trigger = ""
+        self._indexes: list[str] = []
+        if bulk:
+            self.db.execute(f"PRAGMA cache_size = -{BULK_CACHE_KB}")
+            self._set_aside(files)
         self._inserts: list[NodeRow] = []
         self._updates: list[NodeRow] = []
+
+    def _set_aside(self, files: int) -> None:
+        """Take away what is cheaper to build at the end; inside the transaction, so that a crash brings it back."""
+        self._trigger = self._sql(INSERT_TRIGGER)
+        self.db.execute(f"DROP TRIGGER {INSERT_TRIGGER}")
+        if self.graph.value("SELECT coalesce(max(key), 0) FROM edge") < files * EDGES_PER_FILE:
+            self._indexes = [self._sql(name) for name in LATE_INDEXES]
+            for name in LATE_INDEXES:
+                self.db.execute(f"DROP INDEX {name}")
+
+    def _sql(self, name: str) -> str:
+        return str(self.graph.value("SELECT sql FROM sqlite_master WHERE name = ?", name))
 
     # keys
 
@@ -93,10 +115,6 @@ class Writer:
 
     def flush(self) -> None:
         """Write queued nodes."""
-        if self.bulk and not self._trigger:
-            row = self.db.execute("SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = ?", (INSERT_TRIGGER,)).fetchone()
-            self._trigger = row[0]
-            self.db.execute(f"DROP TRIGGER {INSERT_TRIGGER}")
         if self._inserts:
             self.db.executemany(NODE_INSERT, self._inserts)
             self._inserts = []
@@ -105,7 +123,7 @@ class Writer:
             self._updates = []
 
     def finish(self) -> None:
-        """Text search for everything inserted, and the trigger that does it one by one again."""
+        """Text search for everything inserted at once, then what was set aside."""
         self.flush()
         if self._trigger:
             self.db.execute(
@@ -113,7 +131,12 @@ class Writer:
             )
             self.db.execute("INSERT INTO node_trigram(rowid, id) SELECT key, id FROM node WHERE key >= ? ORDER BY key", (self.first_key,))
             self.db.execute(self._trigger)
-            self._trigger = ""
+        self.build_indexes()
+
+    def build_indexes(self) -> None:
+        for sql in self._indexes:
+            self.db.execute(sql)
+        self._indexes = []
 
     # edges and typed rows
 
