@@ -46,7 +46,7 @@ class Bindings(Imports):
                 scope.bind(name, Binding("value", value=value, scope=scope, node=right))
             return scope
         qual = f"{scope.qual}.{name}" if scope.qual else name
-        if qual in self.taken:
+        if qual in self.taken and (scope.kind != MODULE or scope.names.get(name)):
             scope.bind(name, Binding("value", value=value, scope=scope, node=right))
             return scope
         line = node.start_point[0] + 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,7 @@ class Change:
     mtime_ns: int
     module: str = ""
     is_package: bool = False
+    submodules: tuple[str, ...] = ()
     key: int | None = None  # the graph's, where it knows the file
     was_module: str = ""
     sha: str = ""
@@ -94,10 +96,13 @@ def plan_changes(graph: Graph, source: Source, files: list[Change]) -> Plan:
                WHERE f.source = ?""",
             row[0][0],
         ):
-            have[path] = Change(path, "", False, size, mtime, "", False, key, module or "", sha, status, reason)
+            have[path] = Change(path, "", False, size, mtime, key=key, was_module=module or "", sha=sha, status=status, reason=reason)
     packages = {file.path.rpartition("/")[0] for file in files if file.path.rpartition("/")[2] == "__init__.py"}
     for file in files:
         file.module, file.is_package = module_name(source, file.path, packages)
+    now, before = submodules(file.module for file in files), submodules(change.was_module for change in have.values())
+    for file in files:
+        file.submodules = now.get(file.module, ()) if file.is_package else ()
     plan = Plan(source, [], known=bool(row), data=data)
     taken: dict[str, str] = {}
     for file in sorted(files, key=lambda f: (not f.is_package, f.path)):
@@ -111,7 +116,8 @@ def plan_changes(graph: Graph, source: Source, files: list[Change]) -> Plan:
             plan.read.append(file)
             continue
         file.key, file.was_module = known.key, known.was_module
-        if not current or (known.status != "skipped" and known.was_module != file.module) or not same_bytes(file, known, plan):
+        moved_below = file.is_package and file.submodules != before.get(file.module, ())
+        if not current or moved_below or (known.status != "skipped" and known.was_module != file.module) or not same_bytes(file, known, plan):
             plan.read.append(file)
             continue
         file.sha, file.bytes, file.status, file.reason = known.sha, known.bytes, known.status, known.reason
@@ -119,6 +125,16 @@ def plan_changes(graph: Graph, source: Source, files: list[Change]) -> Plan:
     plan.read.sort(key=lambda f: f.path)
     plan.deleted += have.values()
     return plan
+
+
+def submodules(names: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Package → names of the modules directly below it."""
+    found: dict[str, set[str]] = {}
+    for name in names:
+        package, _, last = name.rpartition(".")
+        if package:
+            found.setdefault(package, set()).add(last)
+    return {package: tuple(sorted(lasts)) for package, lasts in found.items()}
 
 
 def same_bytes(file: Change, known: Change, plan: Plan) -> bool:

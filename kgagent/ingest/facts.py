@@ -10,7 +10,7 @@ from typing import Any
 from kgagent.ingest.modules import pack
 from kgagent.ingest.reading import BODY_NAME, NOT_TUNABLE, TUNABLE, Reading
 from kgagent.ingest.scopes import BUILTINS, PARTIAL, TRANSFORMS, Names, Scope, Value
-from kgagent.ingest.shapes import FACTS_VERSION, FUNCTION, HOW_RANK, Site, Symbol, Target
+from kgagent.ingest.shapes import FACTS_VERSION, FUNCTION, HOW_RANK, REEXPORT, Site, Symbol, Target
 from kgagent.ingest.sites import SiteReader
 from kgagent.ingest.syntax import Walker
 
@@ -20,10 +20,10 @@ PALLAS_MARKS = ("pallas", "mosaic", "triton")
 Tunables = dict[str, list[list[Any]]]  # class or function → [name, line, default]
 
 
-def read_python(source: bytes, module: str, is_package: bool) -> tuple[list[Symbol], bytes, bytes, Any]:
+def read_python(source: bytes, module: str, is_package: bool, submodules: tuple[str, ...] = ()) -> tuple[list[Symbol], bytes, bytes, Any]:
     """(symbols, surface, facts, the syntax tree's root)."""
     root = parser().parse(source).root_node
-    reading = Walker(source, module, is_package).read(root)
+    reading = Walker(source, module, is_package, submodules).read(root)
     names = Names(module)
     reader = SiteReader(reading, names)
     sites = [site for site in map(reader.read, reading.sites) if site is not None and (site.callee or site.callee_text.endswith("pallas_call"))]
@@ -81,7 +81,8 @@ def surface_of(reading: Reading, names: Names, sites: list[Site], tunables: Tuna
             returns[qual] = plain(targets)
     definitions: dict[str, Any] = {}
     for symbol in reading.symbols[1:]:
-        definitions[symbol.qual] = symbol.kind
+        if symbol.kind != REEXPORT:
+            definitions[symbol.qual] = symbol.kind
     surface: dict[str, Any] = {"d": definitions}  # nothing here moves with line numbers: moved lines change no other file
     optional = {
         "i": imports,
@@ -114,11 +115,11 @@ def returned_definitions(reading: Reading, names: Names) -> dict[str, list[list[
 
 
 def multiple_definitions(top: Scope, reading: Reading) -> dict[str, list[str]]:
-    """Names a module defines in several branches: all are candidates."""
+    """Names a module defines in several branches, all candidates, or under another id, since a submodule has the plain one."""
     found = {}
     for name, bindings in top.names.items():
         quals = [b.target for b in bindings if b.kind == "def"]
-        if len(quals) > 1:
+        if len(quals) > 1 or (quals and quals != [name]):
             found[name] = quals
     return found
 

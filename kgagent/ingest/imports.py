@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kgagent.ingest.scopes import Binding, Scope
+from kgagent.ingest.shapes import MODULE
 from kgagent.ingest.visitor import Visitor
 
 
@@ -39,6 +40,8 @@ class Imports(Visitor):
             name = self.text.of(child.child_by_field_name("name") if child.type == "aliased_import" else child)
             alias = self.text.of(child.child_by_field_name("alias")) if child.type == "aliased_import" else name
             dotted = f"{module}.{name}" if module else name
+            if alias == name and child.type == "aliased_import" and scope.kind == MODULE:
+                self.out.renamed_to_itself[name] = child.start_point[0] + 1
             known = scope.names.get(alias, ())
             if not any(b.kind == "import" and b.target == dotted for b in known):
                 scope.bind(alias, Binding("import", dotted, "exact" if alias == name else "alias"))

@@ -23,6 +23,7 @@ class Task(NamedTuple):
     stored: bool
     module: str
     is_package: bool
+    submodules: tuple[str, ...]  # names of the modules directly below a package
     objects: str  # folder of the object store
 
 
@@ -38,7 +39,7 @@ def parse(task: Task) -> Parsed:
     if problem:
         return failed(task, sha, len(data), problem)
     try:
-        symbols, surface, facts, root = read_python(text, task.module, task.is_package)
+        symbols, surface, facts, root = read_python(text, task.module, task.is_package, task.submodules)
     except RecursionError:
         return failed(task, sha, len(data), "nested too deeply to read")
     status, reason = "ok", ""

@@ -50,6 +50,7 @@ class Reading:
     imports: list[tuple[int, str, int]] = field(default_factory=list)  # symbol, dotted, line
     stars: list[str] = field(default_factory=list)
     exported: list[str] | None = None
+    renamed_to_itself: dict[str, int] = field(default_factory=dict)  # `from m import X as X`: name → line
     sites: list[RawSite] = field(default_factory=list)
     class_attributes: dict[str, dict[str, list[tuple[Value, Scope]]]] = field(default_factory=dict)
     bases: dict[str, tuple[Scope, list[Value]]] = field(default_factory=dict)

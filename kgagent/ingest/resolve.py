@@ -81,11 +81,27 @@ class Resolver:
             module = self.modules.get(name, self.home)
             if module is not None:
                 self.consulted.add(name)
+                if length == plain and length > 1:
+                    shadowed = self.shadowing(steps, length)
+                    if shadowed:
+                        return limited(shadowed)
                 return limited(self.walk(Symbol(module, "", MODULE, "exact"), steps[length:]))
         self.consulted.add(steps[0])
         if plain < len(steps):
             return ()
         return (Symbol(None, target, EXTERNAL, "exact"),)
+
+    def shadowing(self, steps: list[str], length: int) -> Symbols:
+        """What a package calls by the name of one of its modules, as after `from pkg.f import f`: that is what importers get."""
+        package, last = self.modules.get(".".join(steps[: length - 1]), self.home), steps[length - 1]
+        if package is None:
+            return ()
+        surface = self.modules.surface(package)
+        self.consulted.add(package.name)
+        imported = [target for target, _ in surface.get("i", {}).get(last, ())]
+        if last not in surface.get("more", ()) and (not imported or f"{package.name}.{last}" in imported):
+            return ()
+        return self.module_member(Symbol(package, "", MODULE, "exact"), last, steps[length:], "exact")
 
     def walk(self, start: Symbol, steps: list[str]) -> Symbols:
         """Follow the steps from a symbol."""

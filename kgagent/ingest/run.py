@@ -103,7 +103,7 @@ def tasks_of(graph: Graph, changes: Sequence[Change]) -> list[Sized]:
 
 
 def task_of(graph: Graph, index: int, change: Change) -> Task:
-    return Task(index, change.disk, change.stored, change.module, change.is_package, str(graph.objects.folder))
+    return Task(index, change.disk, change.stored, change.module, change.is_package, change.submodules, str(graph.objects.folder))
 
 
 @contextmanager

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 FACTS_VERSION = 1
 
 # Kinds of definitions.
-MODULE, CLASS, FUNCTION, CONSTANT, FIELD = "m", "c", "f", "k", "d"
-KIND_NAMES = {MODULE: "module", CLASS: "class", FUNCTION: "function", CONSTANT: "constant", FIELD: "field"}
+MODULE, CLASS, FUNCTION, CONSTANT, FIELD, REEXPORT = "m", "c", "f", "k", "d", "r"
 
 # Resolutions from certain to not; a chain of steps is as certain as its weakest.
 HOWS = ("exact", "alias", "re-export", "inferred", "candidate", "unresolved")

@@ -5,13 +5,14 @@ Nothing is resolved here; names may be defined after they are used.
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from kgagent.graph.words import split_identifier
 from kgagent.ingest.bindings import Bindings, scope_for
 from kgagent.ingest.reading import BODY_NAME, LAMBDA, LAUNCH_KEYWORDS, LAUNCH_TAILS, RawSite, Reading
 from kgagent.ingest.scopes import OPAQUE, Binding, Scope, Value
-from kgagent.ingest.shapes import CLASS, FUNCTION, MODULE, Symbol
+from kgagent.ingest.shapes import CLASS, FUNCTION, MODULE, REEXPORT, Symbol
 
 
 class Walker(Bindings):
@@ -23,7 +24,21 @@ class Walker(Bindings):
         self.out.scopes.append(scope)
         self.out.symbols.append(Symbol(-1, MODULE, "", 1, max(1, root.end_point[0] + 1), doc, split_identifier(self.module), '{"kind": "module"}'))
         self.visit(root, scope)
+        self.reexports(scope)
         return self.out
+
+    def reexports(self, scope: Scope) -> None:
+        """`from m import X as X`, or an imported name in `__all__`: part of this module's interface, so a symbol of it."""
+        lines = dict(self.out.renamed_to_itself)
+        for name in self.out.exported or ():
+            lines.setdefault(name, 1)
+        for name, line in lines.items():
+            bindings = scope.names.get(name, ())
+            if name in self.taken or not bindings or bindings[0].kind != "import":
+                continue
+            data = json.dumps({"kind": "re-export", "of": bindings[0].target})
+            self.out.symbols.append(Symbol(0, REEXPORT, name, line, line, "", split_identifier(name), data))
+            self.out.scopes.append(Scope(LAMBDA, "", len(self.out.symbols) - 1, scope, uses={name: line}))
 
     def decorated(self, node: Any, scope: Scope) -> None:
         decorators = [child for child in node.named_children if child.type == "decorator"]

@@ -26,14 +26,14 @@ class Visitor:
 
     handlers: ClassVar[dict[str, Callable[[Any, Any, Scope], None]]] = {}
 
-    def __init__(self, source: bytes, module: str, is_package: bool) -> None:
+    def __init__(self, source: bytes, module: str, is_package: bool, submodules: tuple[str, ...]) -> None:
         self.text = Text(source)
         self.module = module
         self.package = module if is_package else module.rpartition(".")[0]
         self.out = Reading(module, self.text)
         self.lines = source.split(b"\n")
         self.callables = callable_names(source)
-        self.taken: dict[str, int] = {}
+        self.taken: dict[str, int] = dict.fromkeys(submodules, 1)  # `sym:a.b` is the module a.b, also where a defines a b
 
     def visit(self, node: Any, scope: Scope) -> None:
         handlers = self.handlers

@@ -20,7 +20,8 @@ from kgagent.ingest.shapes import Symbol
 MADE_BY = "ingest"
 BULK_FILES = 150  # from here on one statement for text search beats a trigger a row
 EXTERNAL_DATA = '{"external": true}'
-INSERT_TRIGGER = "node_text_insert"
+TEXT_TRIGGERS = ("node_text_insert", "node_text_update", "node_text_delete")
+TEXT_TABLES = (("node_fts", "name, words, doc"), ("node_trigram", "id"))
 # Built after the rows when a bulk ingest writes more edges than there are; the unique one stays, it refuses repeats.
 LATE_INDEXES = ("edge_in", "edge_file")
 EDGES_PER_FILE = 120  # measured over jax, tokamax and flax
@@ -48,8 +49,9 @@ class Writer:
         self._complete = bulk
         if bulk:
             self._keys = dict(graph.rows("SELECT id, key FROM node"))
-        self._trigger = ""
+        self._triggers: list[str] = []
         self._indexes: list[str] = []
+        self._unindexed: set[int] = set()  # nodes from before whose text search rows were taken away
         if bulk:
             self.db.execute(f"PRAGMA cache_size = -{BULK_CACHE_KB}")
             self._set_aside(files)
@@ -58,8 +60,9 @@ class Writer:
 
     def _set_aside(self, files: int) -> None:
         """Take away what is cheaper to build at the end; inside the transaction, so that a crash brings it back."""
-        self._trigger = self._sql(INSERT_TRIGGER)
-        self.db.execute(f"DROP TRIGGER {INSERT_TRIGGER}")
+        self._triggers = [self._sql(name) for name in TEXT_TRIGGERS]
+        for name in TEXT_TRIGGERS:
+            self.db.execute(f"DROP TRIGGER {name}")
         if self.graph.value("SELECT coalesce(max(key), 0) FROM edge") < files * EDGES_PER_FILE:
             self._indexes = [self._sql(name) for name in LATE_INDEXES]
             for name in LATE_INDEXES:
@@ -119,19 +122,32 @@ class Writer:
             self.db.executemany(NODE_INSERT, self._inserts)
             self._inserts = []
         if self._updates:
+            if self._triggers:
+                self._take_text(row[0] for row in self._updates)
             self.db.executemany(NODE_UPDATE, self._updates)
             self._updates = []
 
     def finish(self) -> None:
         """Text search for everything inserted at once, then what was set aside."""
         self.flush()
-        if self._trigger:
-            self.db.execute(
-                "INSERT INTO node_fts(rowid, name, words, doc) SELECT key, name, words, doc FROM node WHERE key >= ? ORDER BY key", (self.first_key,)
-            )
-            self.db.execute("INSERT INTO node_trigram(rowid, id) SELECT key, id FROM node WHERE key >= ? ORDER BY key", (self.first_key,))
-            self.db.execute(self._trigger)
+        if self._triggers:
+            keys = [(key,) for key in sorted(self._unindexed)]
+            for table, columns in TEXT_TABLES:
+                insert = f"INSERT INTO {table}(rowid, {columns}) SELECT key, {columns} FROM node WHERE"
+                self.db.execute(f"{insert} key >= ? ORDER BY key", (self.first_key,))
+                self.db.executemany(f"{insert} key = ?", keys)
+            for sql in self._triggers:
+                self.db.execute(sql)
+            self._triggers = []
         self.build_indexes()
+
+    def _take_text(self, keys: Iterable[int]) -> None:
+        """Remove the search rows of nodes about to change; nodes of this ingest have none yet."""
+        old = [key for key in dict.fromkeys(keys) if key < self.first_key and key not in self._unindexed]
+        self._unindexed.update(old)
+        for table, columns in TEXT_TABLES:
+            sql = f"INSERT INTO {table}({table}, rowid, {columns}) SELECT 'delete', key, {columns} FROM node WHERE key = ?"
+            self.db.executemany(sql, [(key,) for key in old])
 
     def build_indexes(self) -> None:
         for sql in self._indexes:
