@@ -1,5 +1,9 @@
 """Knowledge as data: concept pages, detectors, chip specs, and linking them to symbols."""
 
+from kgagent.knowledge.chips import Chip as Chip
+from kgagent.knowledge.chips import Figure as Figure
+from kgagent.knowledge.chips import chip_for as chip_for
+from kgagent.knowledge.chips import load_chips as load_chips
 from kgagent.knowledge.link import link as link
 from kgagent.knowledge.pages import load_concepts as load_concepts
 from kgagent.knowledge.pages import read_concepts as read_concepts
