@@ -14,12 +14,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgagent.ask import Answer, why
-from kgagent.errors import Busy, KgError, UsageError
-from kgagent.executor import VerifyReport, ensure_reference, preflight, verify
-from kgagent.graph import open_graph
+from kgagent.errors import Busy, CompileError, Unavailable, UsageError
+from kgagent.executor import Preflight, VerifyReport, ensure_reference, preflight, verify
+from kgagent.graph import Graph, open_graph
 from kgagent.ingest import ingest
 from kgagent.knowledge import link, sync_concepts
-from kgagent.lanes import load_lane
+from kgagent.lanes import Lane, load_lane
 from kgagent.planner import LoopReport, loop
 from kgagent.setup import initialise
 from kgagent.wiki import render
@@ -45,7 +45,8 @@ class DemoReport:
     sources: tuple[str, ...]
     mentions: int
     loop: LoopReport
-    preflight: str
+    preflight: Preflight | None
+    preflight_missing: str  # why there is none
     answer: Answer
     verified: VerifyReport
     pages: int
@@ -55,6 +56,10 @@ class DemoReport:
 def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress | None = None) -> DemoReport:
     """Ingest, link, optimise on the CPU, preflight for a TPU, ask, mirror; about three minutes on two cores."""
     say = progress or (lambda step, done, total: None)
+
+    def line(text: str) -> None:
+        say(text, 0, 0)
+
     started = time.monotonic()
     root = root.resolve()
     with _alone(root):
@@ -68,16 +73,21 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
             sync_concepts(graph)
             mentions = link(graph).mentions
             lane = load_lane(workspace, LANE)
-            ensure_reference(graph, lane, progress=say)
-            finished = loop(graph, lane, experiments=experiments, progress=say)
-            compiled = _preflight(graph, lane, say)
+            ensure_reference(graph, lane, progress=line)
+            finished = loop(graph, lane, experiments=experiments, progress=line)
+            compiled, missing = _preflight(graph, lane, say)
             say("asking", 0, 0)
             answer = why(graph, QUESTION)
             say("verifying receipts", 0, 0)
             verified = verify(workspace, None)
             say("writing the wiki", 0, 0)
             wiki = render(graph)
-    files = [("the graph as an Obsidian vault (open folder as vault)", workspace.wiki), ("its home page", workspace.wiki / "kgagent.md"), ("the graph itself", workspace.graph_db), ("receipts of every run", workspace.runs)]
+    files = [
+        ("the graph as an Obsidian vault (open folder as vault)", workspace.wiki),
+        ("its home page", workspace.wiki / "kgagent.md"),
+        ("the graph itself", workspace.graph_db),
+        ("receipts of every run", workspace.runs),
+    ]
     return DemoReport(
         workspace=str(root),
         seconds=time.monotonic() - started,
@@ -85,6 +95,7 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
         mentions=mentions,
         loop=finished,
         preflight=compiled,
+        preflight_missing=missing,
         answer=answer,
         verified=verified,
         pages=len(wiki.written) + wiki.unchanged,
@@ -92,14 +103,13 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
     )
 
 
-def _preflight(graph: object, lane: object, say: Progress) -> str:
+def _preflight(graph: Graph, lane: Lane, say: Progress) -> tuple[Preflight | None, str]:
     """The TPU compiler's answer, or why there is none on this machine; the rest of the demo stands either way."""
     say(f"compiling for {TOPOLOGY} (no TPU needed)", 0, 0)
     try:
-        result = preflight(graph, lane, PREFLIGHTED, TOPOLOGY, progress=say)  # type: ignore[arg-type]
-    except KgError as error:
-        return f"not done: {error}"
-    return result.summary
+        return preflight(graph, lane, PREFLIGHTED, TOPOLOGY, progress=lambda line: say(line, 0, 0)), ""
+    except (Unavailable, CompileError) as error:
+        return None, str(error)
 
 
 def _set_aside(root: Path) -> None:

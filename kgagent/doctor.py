@@ -47,7 +47,9 @@ def examine(explicit: Path | None = None) -> DoctorReport:
     import sqlite3
 
     checks = [
-        Check("python", (3, 11) <= sys.version_info[:2] <= (3, 13), sys.version.split()[0], "" if sys.version_info[:2] <= (3, 13) else "use Python 3.11 to 3.13"),
+        Check(
+            "python", (3, 11) <= sys.version_info[:2] <= (3, 13), sys.version.split()[0], "" if sys.version_info[:2] <= (3, 13) else "use Python 3.11 to 3.13"
+        ),
         Check("sqlite", sqlite3.sqlite_version_info >= (3, 37), f"{sqlite3.sqlite_version} (STRICT tables need 3.37)"),
         Check("git", shutil.which("git") is not None, "branches and commits of experiments", "" if shutil.which("git") else "install git"),
         Check("machine", True, f"{os.cpu_count()} cores, {_memory_gib():.0f} GiB memory, {shutil.disk_usage(Path.cwd()).free / 2**30:.0f} GiB disk free"),
@@ -56,7 +58,13 @@ def examine(explicit: Path | None = None) -> DoctorReport:
         version = _version(package)
         checks.append(Check(package, version is not None, f"{version} ({use})" if version else f"not installed ({use})", "" if version else get))
     chips = sorted(str(p) for pattern in ("/dev/accel*", "/dev/vfio/[0-9]*") for p in Path("/").glob(pattern[1:]))
-    checks.append(Check("tpu", bool(chips), f"{len(chips)} devices" if chips else "none here: CPU runs are labelled cpu, TPU answers come from the compiler, labelled predicted"))
+    checks.append(
+        Check(
+            "tpu",
+            bool(chips),
+            f"{len(chips)} devices" if chips else "none here: CPU runs are labelled cpu, TPU answers come from the compiler, labelled predicted",
+        )
+    )
     keys = [key for key in KEYS if os.environ.get(key)]
     checks.append(Check("llm keys", bool(keys), ", ".join(keys) if keys else "none: every command works without one"))
     checks.append(_workspace_check(explicit))

@@ -52,7 +52,9 @@ def rebuild(workspace: Workspace, *, progress: Progress | None = None) -> Rebuil
             experiments = refile(graph)
             broken = graph.value("SELECT count(*) FROM pragma_foreign_key_check")
             if broken:
-                raise StorageError(f"the rebuilt graph has {broken} dangling references; the old graph was kept", where=str(workspace.graph_db), hint="report this")
+                raise StorageError(
+                    f"the rebuilt graph has {broken} dangling references; the old graph was kept", where=str(workspace.graph_db), hint="report this"
+                )
             nodes, edges = graph.value("SELECT count(*) FROM node"), graph.value("SELECT count(*) FROM edge")
         graph.db.execute("PRAGMA foreign_keys = ON")
         graph.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 
 from kgagent.ask import Answer, Citation
@@ -18,8 +19,8 @@ def render_answer(answer: Answer) -> str:
         place = ", ".join(n.name if n.kind != "scope" else n.id for n in (here.lane, here.scope, here.frontier) if n is not None)
         lines.append(f"about {answer.subject.id}" + (f"; here: {place}" if place else "") + (f"; compiled for {here.topology}" if here.topology else ""))
     for number, finding in enumerate(answer.findings, 1):
-        lines += ["", _wrapped(f"{number}. [{finding.strength}] {finding.text}", "   ")]
-        lines += [f"     {_place(c)}" for c in finding.citations]
+        lines += ["", _wrapped(f"{number}. [{finding.strength}] {_short_ids(finding.text)}", "   ")]
+        lines += _places(finding.citations)
     if answer.unknown:
         lines += ["", "Not known"]
         lines += [_wrapped(f"- {text}", "  ") for text in answer.unknown]
@@ -31,9 +32,28 @@ def render_answer(answer: Answer) -> str:
     return "\n".join(lines).lstrip("\n")
 
 
-def _place(citation: Citation) -> str:
-    end = f"-{citation.end_line}" if citation.end_line != citation.line else ""
-    return f"{short_path(citation.path)}:{citation.line}{end}" + (f"  {citation.note}" if citation.note else "")
+def _places(citations: tuple[Citation, ...]) -> list[str]:
+    """Citations grouped by file, so that a long path stands once."""
+    files: dict[str, list[Citation]] = {}
+    for citation in citations:
+        files.setdefault(citation.path, []).append(citation)
+    lines = []
+    for path, places in files.items():
+        if len(places) == 1:
+            lines.append(f"     {short_path(path)}:{_span(places[0])}  {places[0].note}".rstrip())
+            continue
+        lines.append(f"     {short_path(path)}")
+        lines += [f"       :{_span(c):<10} {c.note}".rstrip() for c in places]
+    return lines
+
+
+def _span(citation: Citation) -> str:
+    return str(citation.line) if citation.end_line == citation.line else f"{citation.line}-{citation.end_line}"
+
+
+def _short_ids(text: str) -> str:
+    """A kernel's id ends in its name; the rest is its module, which the citations show."""
+    return re.sub(r"\bkernel:\S*/([\w~]+)", r"\1", text)
 
 
 def _wrapped(text: str, indent: str) -> str:

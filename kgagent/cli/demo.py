@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kgagent.cli.output import Progress, State, emit, json_option, short_path
+from kgagent.cli.reports import render_preflight, render_report, render_verify
 
 
 @click.command()
@@ -31,12 +32,14 @@ def _render(report: Any) -> str:
     lines += [f"  {line}" for line in report.sources]
     lines.append(f"  {report.mentions:,} places linked to concepts")
     lines += ["", "Experiments (CPU; every number has a receipt)"]
-    lines += [f"  {r.summary}" for r in report.loop.reports]
+    lines += [f"  {line}" for r in report.loop.reports for line in render_report(r).splitlines()[:3]]
     lines.append(f"  frontier: {report.loop.frontier}")
-    lines += ["", "TPU compiler, no TPU", f"  {report.preflight}", "", f"“{report.answer.question}”"]
+    lines += ["", "TPU compiler, no TPU"]
+    lines += [f"  {line}" for line in (render_preflight(report.preflight) if report.preflight else f"not done: {report.preflight_missing}").splitlines()]
+    lines += ["", f"“{report.answer.question}”"]
     lines += [f"  {n}. {f.text}" for n, f in enumerate(report.answer.findings[:4], 1)]
     if len(report.answer.findings) > 4:
         lines.append(f'  … and {len(report.answer.findings) - 4} more: kgagent -w {short_path(report.workspace)} why "{report.answer.question}"')
-    lines += ["", f"Receipts: {report.verified.summary}", f"Wiki: {report.pages} pages", "", "Open"]
+    lines += ["", f"Receipts: {render_verify(report.verified)}", f"Wiki: {report.pages} pages", "", "Open"]
     lines += [f"  {short_path(path)}  {what}" for what, path in report.open]
     return "\n".join(lines)

@@ -114,5 +114,8 @@ def guarded(arguments: list[str]) -> int:
             traceback.print_exc()
         frame = traceback.extract_tb(error.__traceback__)[-1]
         place = f"{Path(frame.filename).name}:{frame.lineno}"
-        click.echo(f"error: a fault in kgagent: {type(error).__name__}: {error} ({place})\n  next: run it again with KGAGENT_DEBUG=1 and report what it prints", err=True)
+        click.echo(
+            f"error: a fault in kgagent: {type(error).__name__}: {error} ({place})\n  next: run it again with KGAGENT_DEBUG=1 and report what it prints",
+            err=True,
+        )
         return 1

@@ -9,7 +9,8 @@ import click
 
 from kgagent.cli.output import State, emit, json_option, short_path, table
 from kgagent.errors import UnknownThing
-from kgagent.graph import Graph, Hit, Neighborhood, Node, find as find_nodes, open_graph, shortest_path
+from kgagent.graph import Graph, Hit, Neighborhood, Node, open_graph, shortest_path
+from kgagent.graph import find as find_nodes
 from kgagent.graph import neighbors as walk
 
 HIDDEN_DATA = {"external"}
@@ -115,7 +116,11 @@ def neighbors(state: State, name: str, goal: str | None, hops: int, types: tuple
             path = shortest_path(graph, node.id, resolve(graph, goal).id, max_hops=8)
             if not path:
                 raise UnknownThing(f"no path of at most 8 steps from {node.id} to {goal}")
-            emit(path, as_json, lambda edges: "\n".join(f"{e.src} -{e.type}-> {e.dst}" + (f"  {short_path(e.path)}:{e.line}" if e.path and e.line else "") for e in edges))
+            emit(
+                path,
+                as_json,
+                lambda edges: "\n".join(f"{e.src} -{e.type}-> {e.dst}" + (f"  {short_path(e.path)}:{e.line}" if e.path and e.line else "") for e in edges),
+            )
             return
         around = walk(graph, node.id, hops=hops, types=types, direction=direction, cap=cap)
     emit(around, as_json, _render_walk)

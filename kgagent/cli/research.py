@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from kgagent.cli.output import Progress, State, emit, json_option, table
+from kgagent.cli.reports import render_preflight, render_report, render_verify
 from kgagent.errors import UsageError
 from kgagent.graph import Graph, open_graph
 
@@ -54,7 +55,11 @@ def _render_plan(found: Any, explain: bool, limit: int) -> str:
         lines.append(f"and {len(found.ranked) - limit} more (--limit)")
     if explain:
         for r in found.ranked[:limit]:
-            lines += ["", f"{r.hypothesis}: {r.statement}", f"  score {r.score:.3g} = P {r.p_supported.value:.2f} x gain {r.expected_gain.value:.3f} / cost {r.cost.value:.2f} min"]
+            lines += [
+                "",
+                f"{r.hypothesis}: {r.statement}",
+                f"  score {r.score:.3g} = P {r.p_supported.value:.2f} x gain {r.expected_gain.value:.3f} / cost {r.cost.value:.2f} min",
+            ]
             for name, part in (("P", r.p_supported), ("gain", r.expected_gain), ("cost", r.cost)):
                 for term in part.terms[:6]:
                     lines.append(f"  {name:<5} {term.value:8.3f}  weight {term.weight:.2f}  {term.label} ({term.source})")
@@ -83,20 +88,19 @@ def preflight(state: State, lane: str, settings: tuple[str, ...], flags: tuple[s
 
     workspace = state.workspace
     with open_graph(workspace, write=True) as graph, Progress(as_json) as progress:
-        result = compile_ahead(graph, load_lane(workspace, lane), assignments(settings, "--set"), topology, flags=assignments(flags, "--flag") or None, progress=progress)
-    emit(result, as_json, _render_preflight)
+        result = compile_ahead(
+            graph, load_lane(workspace, lane), assignments(settings, "--set"), topology, flags=assignments(flags, "--flag") or None, progress=progress
+        )
+    emit(result, as_json, render_preflight)
     if result.status != "ok":
         raise click.exceptions.Exit(1)
-
-
-def _render_preflight(result: Any) -> str:
-    return str(result.text)
 
 
 def _hypothesis(graph: Graph, lane: Any, target: str | None, settings: dict[str, str], whats_new: str) -> str:
     from kgagent.executor import frontier
     from kgagent.executor.memory import cpu_scope
-    from kgagent.planner import hypothesis_for, plan as plan_lane
+    from kgagent.planner import hypothesis_for
+    from kgagent.planner import plan as plan_lane
 
     if target and settings:
         raise UsageError("name a hypothesis or --set knobs, not both")
@@ -131,20 +135,6 @@ def run(state: State, lane: str, hypothesis: str | None, settings: tuple[str, ..
     emit(report, as_json, render_report)
     if report.verdict == "invalid":
         raise click.exceptions.Exit(1)
-
-
-def render_report(r: Any) -> str:
-    """One experiment in a few lines: verdict, speed with interval and floor, gates that failed, where it stands."""
-    from kgagent.planner import spelled
-
-    head = f"{r.experiment}  {r.verdict or r.role}: {spelled(r.knobs)}"
-    lines = [head, f"  {r.reason}"]
-    if r.speedup is not None:
-        lines.append(f"  {r.speedup:.3f}x its baseline {r.baseline} [{r.ci_low:.3f}, {r.ci_high:.3f}], noise floor {100 * r.noise_floor_frac:.1f}%; {r.speedup_vs_reference:.2f}x the reference ({r.device})")
-    lines += [f"  gate {g.name} {g.result}: {g.detail}" for g in r.gates if g.result == "fail"]
-    if r.commit_sha:
-        lines.append(f"  branch {r.branch}, commit {r.commit_sha[:12]}; receipts in {r.receipts}")
-    return "\n".join(lines)
 
 
 @click.command()
@@ -188,8 +178,6 @@ def verify(state: State, target: str | None, everything: bool, as_json: bool) ->
     if target and everything:
         raise UsageError("name a run or --all, not both")
     report = check(state.workspace, target)
-    emit(report, as_json, lambda r: "\n".join([f"{r.runs} runs, {r.receipts} receipts, {r.artefacts} artefacts: {'all as filed' if r.ok else f'{len(r.problems)} problems'}", *(f"  {p.where}: {p.what}" for p in r.problems)]))
+    emit(report, as_json, render_verify)
     if not report.ok:
         raise click.exceptions.Exit(1)
-
-

@@ -22,7 +22,11 @@ def init(state: State, folder: Path | None, lane: str, as_json: bool) -> None:
     if folder is not None and state.explicit is not None:
         raise UsageError("say the folder once", hint="kgagent -w DIR init, or kgagent init DIR")
     report = initialise(folder or state.explicit or Path.cwd(), lane=lane)
-    emit(report, as_json, lambda r: f"workspace {r.root}: {r.concepts} concept pages, lanes {', '.join(r.lanes)}" + (f"; kept {r.kept} files as they were" if r.kept else ""))
+    emit(
+        report,
+        as_json,
+        lambda r: f"workspace {r.root}: {r.concepts} concept pages, lanes {', '.join(r.lanes)}" + (f"; kept {r.kept} files as they were" if r.kept else ""),
+    )
     if not as_json:
         narrate("next: kgagent ingest pkg:jax/experimental/pallas, then kgagent plan " + lane)
 
@@ -35,7 +39,11 @@ def doctor(state: State, as_json: bool) -> None:
     from kgagent.doctor import examine
 
     report = examine(state.explicit)
-    emit(report, as_json, lambda r: "\n".join(f"{'✓' if c.ok else '·'} {c.name:<12} {c.found}" + (f"\n    to get it: {c.get}" if c.get else "") for c in r.checks))
+    emit(
+        report,
+        as_json,
+        lambda r: "\n".join(f"{'✓' if c.ok else '·'} {c.name:<12} {c.found}" + (f"\n    to get it: {c.get}" if c.get else "") for c in r.checks),
+    )
 
 
 @click.command()

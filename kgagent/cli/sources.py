@@ -85,4 +85,10 @@ def wiki(state: State, as_json: bool) -> None:
         report = render(graph)
     for problem in concepts.problems:
         narrate(f"concept page: {problem}")
-    emit(report, as_json, lambda r: f"wiki: {len(r.written)} files written, {r.unchanged} unchanged, {len(r.removed)} removed" + "".join(f"\n  conflict: {c}" for c in r.conflicts))
+    emit(
+        report,
+        as_json,
+        lambda r: (
+            f"wiki: {len(r.written)} files written, {r.unchanged} unchanged, {len(r.removed)} removed" + "".join(f"\n  conflict: {c}" for c in r.conflicts)
+        ),
+    )

@@ -14,6 +14,9 @@ from kgagent.planner.records import Coverage, Idea, Tried
 
 CONCEPTS = """SELECT n.id FROM edge e JOIN node n ON n.key = e.dst WHERE e.src = ? AND e.type = 'tests_concept'"""
 
+TRIED_LEVERS = """SELECT DISTINCT h.lever FROM experiment e JOIN hypothesis h ON h.key = e.hypothesis
+  JOIN node s ON s.key = e.scope JOIN node l ON l.key = e.lane WHERE s.id = ? AND l.id = ? AND e.filed = 1"""
+
 
 def device_class(backend: str) -> str:
     """cpu, tpu or predicted: beliefs don't cross from one to another."""
@@ -32,7 +35,9 @@ def concluded(graph: Graph, frontier_speedup: float, scope: str) -> tuple[Tried,
     found = []
     for id_, hypothesis, lever, knobs, where, backend, verdict, started, finished, speedup in rows:
         ratio = speedup / frontier_speedup if speedup is not None and where == scope else None
-        found.append(Tried(id_, lever, json.loads(knobs), _concepts(graph, hypothesis), where, device_class(backend), verdict, ratio, _minutes(started, finished)))
+        found.append(
+            Tried(id_, lever, json.loads(knobs), _concepts(graph, hypothesis), where, device_class(backend), verdict, ratio, _minutes(started, finished))
+        )
     return tuple(found)
 
 
@@ -40,7 +45,8 @@ def open_ideas(graph: Graph, lane: Lane, scope: str, frontier_knobs: Mapping[str
     """Open hypotheses of this lane at this scope."""
     rows = graph.rows(
         """SELECT n.id, h.key, h.lever, c.knobs, h.prior, h.expected_gain, h.statement
-           FROM hypothesis h JOIN node n ON n.key = h.key JOIN configuration c ON c.key = h.configuration JOIN node s ON s.key = h.scope JOIN node l ON l.key = h.lane
+           FROM hypothesis h JOIN node n ON n.key = h.key JOIN configuration c ON c.key = h.configuration
+           JOIN node s ON s.key = h.scope JOIN node l ON l.key = h.lane
            WHERE l.id = ? AND s.id = ? AND h.status = 'open' ORDER BY h.key""",
         lane.id,
         scope,
@@ -49,7 +55,9 @@ def open_ideas(graph: Graph, lane: Lane, scope: str, frontier_knobs: Mapping[str
     for id_, key, lever, knobs, prior, stated_gain, statement in rows:
         changed = json.loads(knobs)
         promise = frontier_speedup * math.exp(_promise(lane, changed, frontier_knobs, stated_gain))
-        ideas.append(Idea(id_, lever, changed, _concepts(graph, key), scope, "cpu" if lane.chip in ("", "cpu") else lane.chip, prior or 0.5, promise, statement))
+        ideas.append(
+            Idea(id_, lever, changed, _concepts(graph, key), scope, "cpu" if lane.chip in ("", "cpu") else lane.chip, prior or 0.5, promise, statement)
+        )
     return tuple(ideas)
 
 
@@ -77,14 +85,7 @@ def _lever_gain(lane: Lane, knob: str, value: object) -> float | None:
 
 def coverage(graph: Graph, lane: Lane, scope: str) -> Coverage:
     """Levers of the lane that an experiment at this scope pulled, and the others."""
-    tried = {
-        row[0]
-        for row in graph.rows(
-            "SELECT DISTINCT h.lever FROM experiment e JOIN hypothesis h ON h.key = e.hypothesis JOIN node s ON s.key = e.scope JOIN node l ON l.key = e.lane WHERE s.id = ? AND l.id = ? AND e.filed = 1",
-            scope,
-            lane.id,
-        )
-    }
+    tried = {row[0] for row in graph.rows(TRIED_LEVERS, scope, lane.id)}
     names = [lever_id(lane, lever) for lever in lane.levers]
     return Coverage(tuple(n for n in names if n in tried), tuple(n for n in names if n not in tried))
 

@@ -43,7 +43,8 @@ def _plateau(history: list[Tried]) -> str:
     last = history[-PLATEAU_AFTER:]
     if len(last) < PLATEAU_AFTER or any(t.verdict == "supported" for t in last):
         return ""
-    return f"the last {len(last)} experiments moved nothing ({', '.join(f'{t.experiment} {t.verdict}' for t in last)}): try an untried lever rather than another value"
+    tried = ", ".join(f"{t.experiment} {t.verdict}" for t in last)
+    return f"the last {len(last)} experiments moved nothing ({tried}): try an untried lever rather than another value"
 
 
 def _unknown(lane: Lane, has_reference: bool, history: tuple[Tried, ...], scope: str) -> tuple[str, ...]:

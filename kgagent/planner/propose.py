@@ -18,6 +18,10 @@ from kgagent.objects import canonical_json
 
 ORIGIN = "planner:knob-move"
 
+# Configurations proposed or tried at a scope.
+KNOWN = """SELECT c.knobs FROM hypothesis h JOIN configuration c ON c.key = h.configuration JOIN node s ON s.key = h.scope WHERE s.id = ?
+  UNION SELECT c.knobs FROM experiment e JOIN configuration c ON c.key = e.configuration JOIN node s ON s.key = e.scope WHERE s.id = ?"""
+
 
 @dataclass(frozen=True, slots=True)
 class Move:
@@ -49,15 +53,7 @@ def default_knobs(lane: Lane) -> dict[str, Scalar]:
 
 def propose(graph: Graph, lane: Lane, scope: str, start: Mapping[str, Scalar]) -> tuple[str, ...]:
     """Write what is new as open hypotheses and return their ids; a change tried or proposed at this scope is left out."""
-    known = {
-        row[0]
-        for row in graph.rows(
-            "SELECT c.knobs FROM configuration c WHERE EXISTS (SELECT 1 FROM hypothesis h JOIN node s ON s.key = h.scope WHERE h.configuration = c.key AND s.id = ?)"
-            " OR EXISTS (SELECT 1 FROM experiment e JOIN node s ON s.key = e.scope WHERE e.configuration = c.key AND s.id = ?)",
-            scope,
-            scope,
-        )
-    }
+    known = {row[0] for row in graph.rows(KNOWN, scope, scope)}
     created = []
     for move in moves(lane, start):
         if canonical_text(move.knobs) in known:
@@ -85,7 +81,9 @@ def hypothesis_for(graph: Graph, lane: Lane, knobs: Mapping[str, Scalar], scope:
         return str(known)
     pulled = matching_levers(lane, chosen, canonical_knobs(lane, start)) or matching_levers(lane, chosen, default_knobs(lane))
     if not pulled:
-        raise UsageError("that is the reference's own configuration: there is nothing to find out", hint="set a knob to another value; kgagent show lane:" + lane.name)
+        raise UsageError(
+            "that is the reference's own configuration: there is nothing to find out", hint="set a knob to another value; kgagent show lane:" + lane.name
+        )
     return _write(graph, lane, pulled[0], chosen, "person", whats_new)
 
 

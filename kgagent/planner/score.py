@@ -95,7 +95,12 @@ def cost(idea: Idea, history: Sequence[Tried], default_minutes: float) -> Part:
     timed = [(proximity(idea, t), t) for t in history if t.minutes and t.verdict != "invalid"]
     timed = sorted((pair for pair in timed if pair[0] > 0), key=lambda pair: -pair[0])[:3]
     if not timed:
-        return Part(default_minutes, "minutes", (Term("the lane's budget", default_minutes, 1.0, "lane.toml"),), "nothing close was run: the budget stands in for a measurement")
+        return Part(
+            default_minutes,
+            "minutes",
+            (Term("the lane's budget", default_minutes, 1.0, "lane.toml"),),
+            "nothing close was run: the budget stands in for a measurement",
+        )
     minutes = sum(w * (t.minutes or 0.0) for w, t in timed) / sum(w for w, _ in timed)
     return Part(max(minutes, 0.01), "minutes", tuple(Term("measured", t.minutes or 0.0, w, t.experiment) for w, t in timed))
 

@@ -42,12 +42,20 @@ def test_every_command_stands_in_the_readme(command: str) -> None:
     assert f"kgagent {command}" in readme or f"`{command}`" in readme
 
 
-READS = [["--help"], ["show", "concept:splash-attention"], ["find", "splash"], ["why", "why is splash fast here"], ["neighbors", "sym:a.splash"], ["kernels", "--help"]]
+READS = [
+    ["--help"],
+    ["show", "concept:splash-attention"],
+    ["find", "splash"],
+    ["why", "why is splash fast here"],
+    ["neighbors", "sym:a.splash"],
+    ["kernels", "--help"],
+]
 
 
 @pytest.mark.parametrize("arguments", READS, ids=lambda a: a[0])
 def test_a_read_pays_for_nothing_heavy(filled: Workspace, arguments: list[str]) -> None:
-    code = f"import sys; from kgagent.cli.main import guarded; guarded({['-w', str(filled.root), *arguments]!r}); print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
+    call = f"guarded({['-w', str(filled.root), *arguments]!r})"
+    code = f"import sys; from kgagent.cli.main import guarded; {call}; print([m for m in {HEAVY!r} if m in sys.modules], file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert done.stderr.splitlines()[-1] == "[]", done.stderr
 
@@ -87,7 +95,13 @@ def test_failures_have_one_message_and_a_code(filled: Workspace, arguments: list
 
 
 def test_no_workspace_says_how_to_make_one(tmp_path: Path) -> None:
-    done = subprocess.run([sys.executable, "-m", "kgagent", "find", "x"], cwd=tmp_path, capture_output=True, text=True, env={k: v for k, v in os.environ.items() if k != "KGAGENT_WORKSPACE"})
+    done = subprocess.run(
+        [sys.executable, "-m", "kgagent", "find", "x"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        env={k: v for k, v in os.environ.items() if k != "KGAGENT_WORKSPACE"},
+    )
     assert done.returncode == 2
     assert "kgagent init" in done.stderr
 

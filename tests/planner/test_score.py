@@ -36,7 +36,14 @@ def test_closer_neighbours_weigh_more() -> None:
     assert proximity(IDEA, TRIED) > proximity(IDEA, other_lever)
 
 
-SIMILAR = [({"a": 1}, {"a": 1}, 1.0), ({"a": 128}, {"a": 256}, 0.6), ({"a": 128}, {"a": 512}, 0.4), ({"a": "x"}, {"a": "y"}, 0.0), ({"a": True}, {"a": False}, 0.0), ({}, {}, 1.0)]
+SIMILAR = [
+    ({"a": 1}, {"a": 1}, 1.0),
+    ({"a": 128}, {"a": 256}, 0.6),
+    ({"a": 128}, {"a": 512}, 0.4),
+    ({"a": "x"}, {"a": "y"}, 0.0),
+    ({"a": True}, {"a": False}, 0.0),
+    ({}, {}, 1.0),
+]
 
 
 @pytest.mark.parametrize(("a", "b", "expected"), SIMILAR)

@@ -1,0 +1,67 @@
+"""Experiments, preflights and checks as text for a terminal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kgagent.cli.output import short_path
+
+SHOWN = 8  # instructions of each side; --json has all
+
+
+def spelled(knobs: dict[str, Any]) -> str:
+    """`impl=splash block_q=256`, as typed after --set."""
+    return " ".join(f"{name}={str(value).lower() if isinstance(value, bool) else value}" for name, value in knobs.items())
+
+
+def render_report(r: Any) -> str:
+    """One experiment in a few lines: verdict, speed with interval and floor, gates that failed, where it stands."""
+    lines = [f"{r.experiment}  {r.verdict or r.role}: {spelled(r.knobs)}"]
+    if r.verdict or r.detail:
+        lines.append(f"  {r.reason or r.detail}")
+    if r.speedup is not None:
+        lines.append(f"  {r.speedup_vs_reference:.2f}x the reference, {r.speedup:.2f}x its baseline {r.baseline} ({r.device})")
+    lines += [f"  gate {g.name} failed: {g.detail}" for g in r.gates if g.result == "fail"]
+    if r.commit_sha:
+        lines.append(f"  branch {r.branch}, receipts in {short_path(r.receipts)}")
+    return "\n".join(lines)
+
+
+def render_preflight(r: Any) -> str:
+    """Success or the compiler's error, memory beside the reference's, and which instructions came and went."""
+    head = f"{spelled(r.knobs) or 'reference'} for {r.topology}: {r.status}, compiled in {r.compile_s:.1f} s ({r.label}; nothing was run)"
+    if r.status != "ok":
+        return "\n".join(filter(None, [head, f"  {r.error}", f"  at {r.error_line}" if r.error_line else "", f"  next: {r.hint}" if r.hint else ""]))
+    lines = [head]
+    for name, value in r.memory.items():
+        if value is not None:
+            before = r.reference_memory.get(name)
+            lines.append(
+                f"  {name.removesuffix('_bytes').replace('_', ' '):<15} {mib(value):>12}" + (f"   reference {mib(before)}" if before is not None else "")
+            )
+    if r.kernels:
+        lines.append(f"  kernels: {', '.join(r.kernels)}")
+    if r.mechanism:
+        lines.append(f"  mechanism: {r.mechanism.result} ({r.mechanism.detail})")
+    for title, changes in (("went", r.went), ("came", r.came)):
+        lines.append(f"  {title}: {len(changes)} instructions")
+        lines += [f"    {_change(c)}" for c in changes[:SHOWN]]
+        if len(changes) > SHOWN:
+            lines.append(f"    and {len(changes) - SHOWN} more (--json)")
+    return "\n".join(lines)
+
+
+def _change(c: Any) -> str:
+    path, _, line = c.line.rpartition(":")
+    return f"{c.op_class} {c.shape} ({mib(c.output_bytes)}) {c.name}" + (f"  {short_path(path)}:{line}" if c.line else "")
+
+
+def render_verify(r: Any) -> str:
+    """What was checked, and every problem by its place."""
+    head = f"{r.runs} runs, {r.receipts} receipts, {r.artefacts} artefacts: " + ("all as filed" if r.ok else f"{len(r.problems)} problems")
+    return "\n".join([head, *(f"  {p.where}: {p.what}" for p in r.problems)])
+
+
+def mib(value: int) -> str:
+    """Bytes as MiB, or KiB below one."""
+    return f"{value / 2**20:,.1f} MiB" if value >= 2**20 else f"{value / 1024:,.1f} KiB"
