@@ -16,6 +16,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from kgagent.compiler.dumps import bound_dump, dump_flags
 from kgagent.compiler.messages import refusal
 from kgagent.compiler.records import BLIND_SPOT, Compiled, CompilerStatus, Memory, Refusal
 from kgagent.compiler.status import INSTALL, need_compiler
@@ -42,9 +43,12 @@ def aot_compile(
     wall_s: float = 300,
     memory_mb: int | None = None,
     cache: Path | None = None,
+    dump: Path | None = None,
     progress: Callable[[str], None] | None = None,
 ) -> Compiled:
     """Compile a `jax.export` serialisation made for `tpu`. What the compiler refuses comes back as `blocked` with its reason.
+
+    `dump` is a folder for the final LLO of every kernel (read it with `evidence.llo`); a compile with a dump is never taken from the cache.
 
     Raised: `Unavailable` (no libtpu, or one that doesn't fit jax), `UsageError` (topology, device count), `CompileError` (not an exported program).
     """
@@ -54,7 +58,7 @@ def aot_compile(
     wanted = tuple(sorted((flags or {}).items()))
     sha = sha256_hex(exported)
     entry = _cache_entry(cache, sha, topology, wanted, status)
-    known = _from_cache(entry)
+    known = _from_cache(entry) if dump is None else None
     if known is not None:
         return known
     if progress:
@@ -70,8 +74,10 @@ def aot_compile(
             ) from error
         finished = run_limited(
             [sys.executable, "-m", "kgagent.compiler.worker", name],
-            cwd=folder, env=_environment(folder), wall_s=wall_s, memory_mb=memory_mb, output_kb=8192,
+            cwd=folder, env=_environment(folder, dump), wall_s=wall_s, memory_mb=memory_mb, output_kb=8192,
         )  # fmt: skip
+        if dump is not None:
+            bound_dump(dump)
         compiled = _judge(folder, finished, topology, wanted, sha, status)
     if entry is not None and (compiled.error is None or compiled.error.kind not in ("timeout", "memory", "aborted")):
         _to_cache(entry, compiled)  # what depended on this machine's limits is asked again
@@ -80,7 +86,7 @@ def aot_compile(
     return compiled
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, dump: Path | None) -> dict[str, str]:
     """The caller's environment without flags that would change the result unseen by the cache."""
     env = {name: value for name, value in os.environ.items() if name not in _DROPPED_ENV}
     root = str(Path(__file__).resolve().parents[2])
@@ -92,6 +98,7 @@ def _environment(folder: Path) -> dict[str, str]:
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_LOG_DIR": str(folder),
         "TPU_MIN_LOG_LEVEL": "2",
+        **({"LIBTPU_INIT_ARGS": dump_flags(dump)} if dump is not None else {}),
     }
 
 

@@ -12,6 +12,7 @@ FREE = frozenset(
     ("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "optimization-barrier", "partition-id", "replica-id",
      "add-dependency", "get-dimension-size", "iota", "broadcast")
 )  # fmt: skip
+HIDDEN = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "optimization-barrier"))  # no code
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "ragged-all-to-all", "collective-permute", "collective-broadcast", "send", "recv")
 MOVES = frozenset(
     ("copy", "transpose", "reshape", "slice", "concatenate", "pad", "gather", "scatter", "dynamic-slice", "dynamic-update-slice", "reverse", "copy-start",

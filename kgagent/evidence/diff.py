@@ -12,12 +12,12 @@ from dataclasses import dataclass
 
 from kgagent.evidence.attribution import Attribution
 from kgagent.evidence.canonical import canonical_digest, tail
+from kgagent.evidence.cost import HIDDEN
 from kgagent.evidence.hlo import Computation, Instruction, Module
 from kgagent.evidence.kernels import is_kernel, kernel_name
 from kgagent.evidence.shapes import leaves, without_layout
 from kgagent.objects import sha256_hex
 
-_HIDDEN = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "optimization-barrier"))
 _UNIT_DIM = re.compile(r"(?<=[\[,])1(?:,|(?=\]))")
 _ALIASES = frozenset(("while", "conditional", "call", "async-update"))  # their results are buffers made elsewhere
 
@@ -86,7 +86,7 @@ class _Op:
 
 def executed_rows(attribution: Attribution) -> tuple[OpRow, ...]:
     """Every instruction that runs by itself, free ones left out, in call order."""
-    return tuple(op_row(attribution, c, i, count.times) for c, i, count in attribution.executed() if i.opcode not in _HIDDEN)
+    return tuple(op_row(attribution, c, i, count.times) for c, i, count in attribution.executed() if i.opcode not in HIDDEN)
 
 
 def op_row(attribution: Attribution, computation: Computation, instruction: Instruction, times: int) -> OpRow:
@@ -111,7 +111,7 @@ def buffers(attribution: Attribution) -> tuple[Buffer, ...]:
     """Arrays written by executed instructions, largest first."""
     found = []
     for computation, instruction, _ in attribution.executed():
-        if instruction.opcode in _HIDDEN or instruction.opcode in _ALIASES or instruction.opcode.endswith("-start"):
+        if instruction.opcode in HIDDEN or instruction.opcode in _ALIASES or instruction.opcode.endswith("-start"):
             continue
         origins = attribution.origins(computation, instruction)
         frames = tuple(frame.place for frame in origins[0].frames) if origins else ()
@@ -139,7 +139,7 @@ def _ops(attribution: Attribution) -> list[_Op]:
     entry = attribution.module.entry.name
     out = []
     for computation, instruction, count in attribution.executed():
-        if instruction.opcode not in _HIDDEN:
+        if instruction.opcode not in HIDDEN:
             row = op_row(attribution, computation, instruction, count.times)
             place = "entry" if computation.name == entry else f"called x{count.times}"
             out.append(_Op(row, _fingerprint(attribution.module, computation, instruction, digests), place))

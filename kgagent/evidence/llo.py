@@ -218,9 +218,7 @@ def _bundles(text: str) -> Iterator[tuple[Bundle, str]]:
         yield Bundle(int(head.group(1), 16), head.group(2) or "", head.group(3).count(">"), opcodes, places), body
 
 
-def _loops(
-    bundles: list[Bundle], branches: list[tuple[int, str, int, str, int]], starts: dict[int, int], bounds: list[tuple[int, int]]
-) -> tuple[Loop, ...]:
+def _loops(bundles: list[Bundle], branches: list[tuple[int, str, int, str, int]], starts: dict[int, int], bounds: list[tuple[int, int]]) -> tuple[Loop, ...]:
     """A backward branch closes the loop that begins at its target's body mark."""
     heads = [bundle.index for bundle in bundles if bundle.mark == "LB"]
     out = []

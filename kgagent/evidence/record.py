@@ -12,6 +12,7 @@ from typing import Any
 
 from kgagent.evidence.attribution import Attribution, Origin
 from kgagent.evidence.canonical import canonical_digest
+from kgagent.evidence.cost import HIDDEN
 from kgagent.evidence.diff import Buffer, ModuleDiff, OpRow, buffers, op_row
 from kgagent.evidence.frames import Frame
 from kgagent.evidence.hlo import Computation, Instruction, Module
@@ -26,7 +27,6 @@ OP_LIMIT = 200
 DIFF_LIMIT = 100
 BUFFERS_KEPT = 20
 ORIGINS_KEPT = 8
-_HIDDEN = frozenset(("parameter", "constant", "tuple", "get-tuple-element", "bitcast", "after-all", "opt-barrier", "optimization-barrier"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,12 @@ class Recorded:
 
 
 @dataclass(frozen=True, slots=True)
-class _Op:
+class OpFacts:
     row: OpRow
     origins: tuple[Origin, ...]
     body: KernelBody | None
     target: str
+    measured: Mapping[str, Any] | None = None  # joins the op node's data
 
 
 def op_id(compile_id: str, instruction: str) -> str:
@@ -59,7 +60,7 @@ def record_module(
 ) -> Recorded:
     """Write a compile's module under `compile_id`; `data` joins the profile's own facts. Run again, it replaces what it wrote."""
     attribution = Attribution(module)
-    ops = [_op(attribution, c, i, count.times) for c, i, count in attribution.executed() if i.opcode not in _HIDDEN]
+    ops = [_op(attribution, c, i, count.times) for c, i, count in attribution.executed() if i.opcode not in HIDDEN]
     ranked = sorted(ops, key=lambda op: (op.row.op_class not in ALWAYS, -op.row.output_bytes * op.row.times, op.row.name))
     kept, rest = ranked[:limit], ranked[limit:]
     facts = {
@@ -71,12 +72,17 @@ def record_module(
     nodes = [NewNode(compile_id, "profile", compile_id.partition(":")[2], MADE_BY, doc=f"{label}: {module.name}", data=facts)]
     edges = [NewEdge(compile_id, "within", f"lane:{lane.removeprefix('lane:')}", MADE_BY)] if lane else []
     symbols = Symbols(graph)
-    written = _Writer(graph, symbols, nodes, edges)
+    written = OpWriter(graph, symbols, nodes, edges)
     for op in kept:
         written.add(compile_id, op)
+    replace_ops(graph, compile_id, {op_id(compile_id, op.row.name) for op in kept}, written)
+    return Recorded(compile_id, len(kept), len(rest), len(written.lines), written.with_symbol, _attributed(ops))
+
+
+def replace_ops(graph: Graph, owner: str, ids: set[str], written: OpWriter) -> None:
+    """Write a profile's nodes and edges in one transaction, taking out ops of an earlier recording that are no longer among them."""
     with graph.transaction():
-        ids = {op_id(compile_id, op.row.name) for op in kept}
-        stale = graph.rows("SELECT n.id FROM edge e JOIN node n ON n.key = e.dst JOIN node p ON p.key = e.src WHERE p.id = ? AND e.type = 'has_op'", compile_id)
+        stale = graph.rows("SELECT n.id FROM edge e JOIN node n ON n.key = e.dst JOIN node p ON p.key = e.src WHERE p.id = ? AND e.type = 'has_op'", owner)
         for (old,) in stale:
             if old not in ids:
                 graph.execute("DELETE FROM node WHERE id = ?", old)
@@ -84,7 +90,6 @@ def record_module(
                 graph.execute("DELETE FROM edge WHERE src = (SELECT key FROM node WHERE id = ?) AND type IN ('from_line', 'lowered_from')", old)
         graph.put_nodes(written.nodes)
         graph.put_edges(written.edges)
-    return Recorded(compile_id, len(kept), len(rest), len(written.lines), written.with_symbol, _attributed(ops))
 
 
 def record_diff(graph: Graph, candidate_id: str, reference_id: str, diff: ModuleDiff, *, limit: int = DIFF_LIMIT) -> None:
@@ -99,11 +104,11 @@ def record_diff(graph: Graph, candidate_id: str, reference_id: str, diff: Module
         "buffers_went": [_buffer(b) for b in diff.buffers_went[:BUFFERS_KEPT]], "buffers_went_total": len(diff.buffers_went),
         "buffers_came": [_buffer(b) for b in diff.buffers_came[:BUFFERS_KEPT]], "buffers_came_total": len(diff.buffers_came),
     }  # fmt: skip
-    written = _Writer(graph, Symbols(graph), [], [NewEdge(candidate_id, "differs_from", reference_id, MADE_BY, data=facts)])
+    written = OpWriter(graph, Symbols(graph), [], [NewEdge(candidate_id, "differs_from", reference_id, MADE_BY, data=facts)])
     for rows, owner, type_ in ((went, reference_id, "removes"), (came, candidate_id, "adds")):
         for row in rows:
             if graph.node(op_id(owner, row.name)) is None:
-                written.add(owner, _Op(row, (Origin(_frames(row.frames), 1.0),) if row.frames else (), None, ""))
+                written.add(owner, OpFacts(row, (Origin(_frames(row.frames), 1.0),) if row.frames else (), None, ""))
             written.edges.append(NewEdge(candidate_id, type_, op_id(owner, row.name), MADE_BY))
     with graph.transaction():
         graph.execute("DELETE FROM edge WHERE type IN ('removes', 'adds', 'differs_from') AND src = (SELECT key FROM node WHERE id = ?)", candidate_id)
@@ -119,12 +124,12 @@ def _frames(places: tuple[str, ...]) -> tuple[Frame, ...]:
     return tuple(Frame(place.rpartition(":")[0], int(place.rpartition(":")[2])) for place in places)
 
 
-def _op(attribution: Attribution, computation: Computation, instruction: Instruction, times: int) -> _Op:
+def _op(attribution: Attribution, computation: Computation, instruction: Instruction, times: int) -> OpFacts:
     row = op_row(attribution, computation, instruction, times)
-    return _Op(row, attribution.origins(computation, instruction), body_of(instruction) if row.kernel else None, instruction.target)
+    return OpFacts(row, attribution.origins(computation, instruction), body_of(instruction) if row.kernel else None, instruction.target)
 
 
-def _by_class(ops: Iterable[_Op]) -> dict[str, dict[str, int]]:
+def _by_class(ops: Iterable[OpFacts]) -> dict[str, dict[str, int]]:
     sums: dict[str, dict[str, int]] = defaultdict(lambda: {"ops": 0, "bytes": 0})
     for op in ops:
         sums[op.row.op_class]["ops"] += 1
@@ -132,7 +137,7 @@ def _by_class(ops: Iterable[_Op]) -> dict[str, dict[str, int]]:
     return dict(sums)
 
 
-def _attributed(ops: Iterable[_Op]) -> float | None:
+def _attributed(ops: Iterable[OpFacts]) -> float | None:
     """Share of bytes written by operations whose line is known; None where nothing is written."""
     rows = [op.row for op in ops]
     total = sum(row.output_bytes * row.times for row in rows)
@@ -143,7 +148,7 @@ def _buffer(buffer: Buffer) -> dict[str, Any]:
     return {"op": buffer.name, "shape": buffer.shape, "bytes": buffer.buffer_bytes, "space": buffer.space, "line": buffer.line, "frames": list(buffer.frames)}
 
 
-class _Writer:
+class OpWriter:
     """Collects nodes and edges of ops, each line once."""
 
     def __init__(self, graph: Graph, symbols: Symbols, nodes: list[NewNode], edges: list[NewEdge]) -> None:
@@ -151,7 +156,7 @@ class _Writer:
         self.lines: set[str] = set()
         self.with_symbol = 0
 
-    def add(self, owner: str, op: _Op) -> None:
+    def add(self, owner: str, op: OpFacts) -> None:
         """An op with its lines and, for a kernel's launch, the kernel."""
         row, id_ = op.row, op_id(owner, op.row.name)
         data: dict[str, Any] = {
@@ -160,6 +165,7 @@ class _Writer:
         }  # fmt: skip
         if row.kernel:
             data["kernel_name"] = row.kernel
+        data.update(op.measured or {})
         if op.target:
             data["target"] = op.target
         if op.body is not None:
@@ -175,7 +181,7 @@ class _Writer:
         if row.kernel:
             self._kernel(id_, op)
 
-    def _from_lines(self, id_: str, op: _Op) -> None:
+    def _from_lines(self, id_: str, op: OpFacts) -> None:
         shares: dict[str, dict[str, Any]] = {}
         for rank, origin in enumerate(op.origins[:ORIGINS_KEPT]):
             for depth, frame in enumerate(origin.frames):
@@ -201,7 +207,7 @@ class _Writer:
             self.with_symbol += 1
             self.edges.append(NewEdge(id_, "within", place.symbol, MADE_BY, how=place.how))
 
-    def _kernel(self, id_: str, op: _Op) -> None:
+    def _kernel(self, id_: str, op: OpFacts) -> None:
         """The ingested kernel this launches: its launch line, else its body's lines, else its name."""
         found = launched_kernel(self.graph, self.symbols, tuple(f for o in op.origins for f in o.frames), op.body, op.row.kernel)
         if found is not None:

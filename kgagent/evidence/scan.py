@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|[(){}\[\]]', re.DOTALL)
-_ATTRIBUTE = re.compile(r",?\s*([\w.\-]+)=")
+_STOP = re.compile(r'"(?:[^"\\]|\\.)*"|[,(){}\[\]]', re.DOTALL)
 _DEPTH = {"(": 1, "{": 1, "[": 1, ")": -1, "}": -1, "]": -1}
 _PARENS = re.compile(r"[()]")
 
@@ -41,27 +41,20 @@ def quoted(text: str) -> str:
 def split_attributes(tail: str) -> dict[str, str]:
     """`, a=1, b={x, y}, c="s"` as {a: "1", b: "{x, y}", c: '"s"'}; values end at a comma outside brackets and quotes."""
     out: dict[str, str] = {}
-    at, size = 0, len(tail)
-    while at < size:
-        found = _ATTRIBUTE.match(tail, at)
-        if found is None:
-            break
-        start = at = found.end()
-        depth = 0
-        while at < size:
-            char = tail[at]
-            if char == '"':
-                string = _TOKEN.match(tail, at)
-                at = string.end() if string else size
-                continue
-            if char == "," and depth == 0:
-                break
-            step = _DEPTH.get(char, 0)
-            depth += step
-            at += 1
-            if step:
-                following = _TOKEN.search(tail, at) if depth > 0 else None
-                if depth > 0:
-                    at = following.start() if following else size
-        out[found.group(1)] = tail[start:at].rstrip()
+    depth = start = 0
+    for found in _STOP.finditer(tail):
+        mark = found.group()
+        if mark == ",":
+            if depth == 0:
+                _attribute(tail[start : found.start()], out)
+                start = found.end()
+        elif mark in _DEPTH:
+            depth += _DEPTH[mark]
+    _attribute(tail[start:], out)
     return out
+
+
+def _attribute(text: str, out: dict[str, str]) -> None:
+    name, equals, value = text.partition("=")
+    if equals:
+        out[name.strip()] = value.rstrip()
