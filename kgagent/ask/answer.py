@@ -10,7 +10,7 @@ from kgagent.ask.question import Question, read_question
 from kgagent.ask.records import Answer, Here
 from kgagent.ask.resolve import Subject, nearest, resolve
 from kgagent.ask.trail import Disk, steps
-from kgagent.ask.trials import configurations, trials
+from kgagent.ask.trials import configurations, counted_trials, trials
 from kgagent.ask.wording import counted, listed
 from kgagent.graph import Graph
 
@@ -56,9 +56,10 @@ def _gather(graph: Graph, here: Here, subject: Subject, against: Subject | None)
     own = configurations(graph, here.lane, subject.levers)
     compiled = compiles(graph, here.lane, own, [link.node.key for link in subject.kernels[:1]])
     lowered = [step.node.key for step in steps(graph, [compile_.node.key for compile_ in compiled], ("uses",), kind="configuration")]
-    mine = trials(graph, here.lane, list(dict.fromkeys([*own, *lowered])))
+    keys = list(dict.fromkeys([*own, *lowered]))
+    mine = trials(graph, here.lane, keys)
     theirs = trials(graph, here.lane, configurations(graph, here.lane, against.levers)) if against else []
-    return Context(graph, here, subject, against, compiled, mine, theirs, Disk(graph))
+    return Context(graph, here, subject, against, compiled, mine, theirs, counted_trials(graph, here.lane, keys), Disk(graph))
 
 
 def _nothing(graph: Graph, asked: Question, here: Here) -> Answer:

@@ -17,6 +17,7 @@ from kgagent.ask.wording import bare, counted, dims, listed, size
 from kgagent.graph import Edge, Graph, Node
 
 SHOWN_GROUPS = 4
+READ = 60  # newest compiles looked at
 TEMP_NAMES = ("temp_bytes", "temporaries_bytes", "temp_size_in_bytes", "temporary_bytes", "temp")
 PEAK_NAMES = ("peak_bytes", "peak_memory_in_bytes", "peak")
 
@@ -72,10 +73,10 @@ class Change:
 def compiles(graph: Graph, lane: Node | None, configurations: Iterable[int], kernels: Iterable[int]) -> list[Compile]:
     """Compiles of these configurations in the lane, and those an instruction of which came from these kernels; newest first."""
     found: dict[int, Compile] = {}
-    uses = steps(graph, configurations, ("uses",), back=True, kind="profile")
+    uses = sorted(steps(graph, configurations, ("uses",), back=True, kind="profile"), key=lambda step: step.node.key)[-READ:]
     lowered = steps(graph, kernels, ("lowered_from",), back=True, kind="op")
     by_op = {step.node.id: step.edge for step in lowered}
-    holding = steps(graph, [step.node.key for step in lowered], ("has_op",), back=True, kind="profile")
+    holding = steps(graph, [step.node.key for step in lowered], ("has_op",), back=True, kind="profile")[-READ:]
     placed = steps(graph, [step.node.key for step in (*uses, *holding)], ("within",), kind="lane")
     within = {step.edge.src: step.edge for step in placed if lane is not None and step.node.key == lane.key}
     for step in uses:

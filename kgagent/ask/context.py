@@ -24,6 +24,7 @@ class Context:
     compiles: Sequence[Compile]
     trials: Sequence[Trial]
     against_trials: Sequence[Trial]
+    trial_count: int  # experiments there are, of which `trials` holds the foremost
     disk: Disk
     unknown: list[str] = field(default_factory=list)
 

@@ -150,7 +150,8 @@ def experiments(context: Context) -> list[Finding]:
     for trial in rest[:SHOWN_TRIALS]:
         found.extend(measured(context, trial))
     if len(rest) > SHOWN_TRIALS:
-        context.note(f"{len(rest) - SHOWN_TRIALS} further experiments with {context.label} are not shown; the next is {rest[SHOWN_TRIALS].node.id}")
+        left = context.trial_count - min(SHOWN_TRIALS, len(context.trials) - len(rest)) - SHOWN_TRIALS
+        context.note(f"{counted(left, 'further experiment')} with {context.label} not shown; the next is {rest[SHOWN_TRIALS].node.id}")
     found.extend(_versus(context))
     return found
 

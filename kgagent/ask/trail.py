@@ -72,7 +72,9 @@ class Disk:
                WHERE substr(?1, 1, length(s.root) + 1) = s.root || '/' AND f.path = substr(?1, length(s.root) + 2)""",
             path,
         )
-        if root_rows and all(row[1] != mtime_ns for row in root_rows):
+        # concept pages are synced by themselves, and rendering the vault adds to their ends
+        ours = path.startswith(f"{self._graph.workspace.wiki}/")
+        if not ours and root_rows and all(row[1] != mtime_ns for row in root_rows):
             sha = sha256_hex(data)
             if all(row[0] != sha for row in root_rows):
                 self.notes[f"{path} changed since it was ingested; its lines may have moved (kgagent ingest it again)"] = None

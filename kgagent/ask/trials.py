@@ -13,10 +13,12 @@ from typing import Any
 
 from kgagent.ask.compiled import TEMP_NAMES, memory
 from kgagent.ask.resolve import ANY, Lever
-from kgagent.ask.trail import steps
+from kgagent.ask.trail import Step, steps
 from kgagent.ask.wording import plain_value, size
 from kgagent.graph import Edge, Graph, Node
+from kgagent.graph.store import NODE_COLUMNS, node_of
 
+READ = 80
 _TPU_CHIP = re.compile(r"(?:tpu ?)?v\d|tpu", re.IGNORECASE)
 
 
@@ -107,7 +109,10 @@ def trials(graph: Graph, lane: Node | None, keys: Sequence[int]) -> list[Trial]:
     """Experiments of these configurations: timed on a TPU first, then sound ones, then the fastest."""
     if lane is None or not keys:
         return []
-    uses = {step.node.key: step for step in steps(graph, keys, ("uses",), back=True, kind="experiment")}
+    chosen = _foremost(graph, lane, keys)
+    wanted = set(keys)
+    used = {step.edge.src: step.edge for step in steps(graph, chosen, ("uses",), kind="configuration") if step.node.key in wanted}
+    uses = {key: Step(used[node.id], node) for key, node in chosen.items() if node.id in used}
     within = {step.edge.src: step.edge for step in steps(graph, uses, ("within",), kind="lane") if step.node.key == lane.key}
     at = {step.edge.src: step for step in steps(graph, uses, ("at",), kind="scope")}
     verdicts = {step.edge.src: step.edge for step in steps(graph, uses, ("produced",), kind="verdict")}
@@ -151,6 +156,24 @@ def trials(graph: Graph, lane: Node | None, keys: Sequence[int]) -> list[Trial]:
         found,
         key=lambda trial: (not trial.on_tpu, trial.reference, not trial.sound, not trial.paired, -max((p.over_reference for p in trial.paired), default=0.0)),
     )
+
+
+def _foremost(graph: Graph, lane: Node, keys: Sequence[int]) -> dict[int, Node]:
+    """The experiments worth reading of what may be thousands: on a TPU first, sound before set aside, fast before slow."""
+    rows = graph.rows(
+        f"""SELECT {NODE_COLUMNS} FROM experiment x JOIN node n ON n.key = x.key JOIN scope s ON s.key = x.scope
+            WHERE x.lane = ? AND x.configuration IN (SELECT value FROM json_each(?))
+            ORDER BY s.chip NOT LIKE 'v%' AND s.chip NOT LIKE 'tpu%', x.quarantined IS NOT NULL, x.outcome <> 'completed',
+                     (SELECT max(c.speedup_vs_reference) FROM comparison c WHERE c.experiment = x.key) DESC, x.key LIMIT {READ}""",
+        lane.key, json.dumps(list(keys)),
+    )  # fmt: skip
+    return {row[0]: node_of(row) for row in rows}
+
+
+def counted_trials(graph: Graph, lane: Node | None, keys: Sequence[int]) -> int:
+    """How many experiments there are, read or not."""
+    sql = "SELECT count(*) FROM experiment WHERE lane = ? AND configuration IN (SELECT value FROM json_each(?))"
+    return int(graph.value(sql, lane.key, json.dumps(list(keys)))) if lane is not None else 0
 
 
 def _memory(mine: list[tuple[Edge, Node]], base: list[tuple[Edge, Node]]) -> tuple[str, tuple[Edge, ...]]:

@@ -15,6 +15,7 @@ class Facts:
 
     graph: Graph
     pages: dict[str, str]  # node id -> basename
+    frontier: frozenset[int]  # keys of frontier experiments; the view ranks a whole lane, so it is read once
 
     def link(self, id_: str, shown: str = "") -> str:
         """A wikilink to the node's page, or its id as code."""

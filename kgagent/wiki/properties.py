@@ -42,6 +42,11 @@ def own_intact(page: Page) -> bool:
     return str(page.meta.get(HASH, "")).partition("-")[0] == _hash(page.meta, OWN)
 
 
+def unclaimed(page: Page, own: Properties) -> bool:
+    """Whether a page without our hash holds no value of ours that would be changed."""
+    return HASH not in page.meta and all(str(page.meta[name]) == str(own[name]) for name in OWN if name in page.meta and name in own)
+
+
 def only_ours(page: Page) -> bool:
     """Whether nobody added or changed any property."""
     return own_intact(page) and str(page.meta.get(HASH, "")).partition("-")[2] == _hash(page.meta, SEEDS) and set(page.meta) <= {*OWN, *SEEDS, HASH}
@@ -61,9 +66,11 @@ def splice(text: str, page: Page, own: Properties) -> str:
         match = _KEY.match(line)
         if match is not None:
             name = match.group(1)
-            skipping = name in OWN or name == HASH
-            if name in wanted:
-                out.append(_property(name, wanted.pop(name), newline))
+            value = wanted.pop(name, None)
+            current = value is not None and name != HASH and _hash(page.meta, (name,)) == _hash(own, (name,))
+            skipping = (name in OWN or name == HASH) and not current
+            if value is not None and not current:
+                out.append(_property(name, value, newline))
         elif line.startswith("#"):
             skipping = False
         if not skipping:

@@ -54,7 +54,7 @@ def render(graph: Graph) -> WikiReport:
     known = {node.id for node in nodes} | {home.ID}
     links = {id_: path.stem for id_, path in vault.by_id.items() if id_ in known}
     links |= {id_: path.stem for id_, path in concepts.items()}
-    facts = Facts(graph, links)
+    facts = Facts(graph, links, frozenset(row[0] for row in graph.rows("SELECT experiment FROM frontier")))
     for node in nodes:
         if node.kind in PAGES:
             vault.write(PAGES[node.kind][2](facts, node))

@@ -103,7 +103,7 @@ def experiment(facts: Facts, node: Node) -> Draft:
         parts += ["## Detail\n\n" + block(detail)] if detail.strip() else []
         receipts = facts.rows("SELECT seq, step, sha FROM receipt WHERE experiment = ? ORDER BY seq", node.key)
         parts.append("## Receipts\n\n" + "\n".join(f"{seq + 1}. {prose(step)} {code(sha)}" for seq, step, sha in receipts) if receipts else "")
-    if facts.rows("SELECT 1 FROM frontier WHERE experiment = ?", node.key):
+    if node.key in facts.frontier:
         own["frontier"] = "yes"
     return Draft(node.id, "experiments", research_name(node), own, {"tags": ["experiment"], "aliases": [node.name]}, page(*parts))
 

@@ -77,6 +77,8 @@ def _cell(text: str) -> str:
 
 def _printable(text: str) -> str:
     """Control characters and lone surrogates as spaces: a file must stay UTF-8 and its lines ours."""
+    if text.isprintable():
+        return text
     return "".join(ch if ch in "\t" or (unicodedata.category(ch) not in ("Cc", "Cs", "Zl", "Zp")) else " " for ch in text)
 
 

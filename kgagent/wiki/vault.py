@@ -159,13 +159,11 @@ class Vault:
 
     def _with_properties(self, path: Path, text: str, page: Page, own: Properties) -> str:
         """Our properties brought up to date, unless a person edited one of them."""
-        if properties.own_intact(page):
+        if properties.own_intact(page) or properties.unclaimed(page, own):
             return properties.splice(text, page, own)
         hint = f"delete {properties.HASH} and our properties but id to have them written anew; yours stay until then"
-        if properties.HASH in page.meta:
-            self.conflicts.append(Conflict(self.short(path), "a generated property was edited", hint))
-            return text
-        return properties.splice(text, page, own)
+        self.conflicts.append(Conflict(self.short(path), "a generated property was edited", hint))
+        return text
 
     def _with_region(self, path: Path, text: str, name: str, content: str, *, only_refresh: bool = False) -> str:
         """The region replaced where it is ours, added at the end where it is missing, left alone where it was edited."""

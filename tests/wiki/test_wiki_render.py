@@ -168,6 +168,25 @@ def test_an_edited_property_is_kept_and_reported(built: Built) -> None:
     assert path.read_text() == edited and [c.path for c in report.conflicts] == [EXPERIMENT_PAGE]
 
 
+ADOPTED = [
+    ("an id alone", 'id: "exp:attention/0002"\nmine: yes\n', True),
+    ("the same value", 'id: "exp:attention/0002"\nverdict: supported\n', True),
+    ("another value", 'id: "exp:attention/0002"\nverdict: unsure\n', False),
+]
+
+
+@pytest.mark.parametrize("name, head, adopted", ADOPTED, ids=[row[0] for row in ADOPTED])
+def test_a_page_a_person_made_for_a_node_is_filled_but_not_changed(built: Built, name: str, head: str, adopted: bool) -> None:
+    path = built.workspace.wiki / "my" / "run two.md"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"---\n{head}---\nmine")
+    report = mirror(built)
+    text = path.read_text()
+    assert text.startswith(f"---\n{head}") and "---\nmine\n\n<!-- kg:begin page" in text
+    assert ("speedup: 3.1" in text) == adopted and bool(report.conflicts) != adopted
+    assert mirror(built).written == ()
+
+
 def test_requoted_properties_are_not_an_edit(built: Built) -> None:
     mirror(built)
     path = built.workspace.wiki / KERNEL_PAGE
