@@ -73,7 +73,7 @@ class Bindings(Imports):
         row = node.end_point[0]
         tail = self.lines[row][node.end_point[1] :].strip()
         if tail.startswith(b"#"):
-            return tail.lstrip(b"# ").decode("utf-8", "replace")
+            return str(tail.lstrip(b"# ").decode("utf-8", "replace"))
         above: list[str] = []
         row = node.start_point[0] - 1
         while row >= 0 and self.lines[row].strip().startswith(b"#"):

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from kgagent.errors import StorageError
 from kgagent.ingest.compare import Change
+from kgagent.ingest.records import Skipped
 from kgagent.ingest.sources import Source
 from kgagent.workspace import write_atomic
 
@@ -19,19 +20,22 @@ class Manifest:
 
     source: Source
     files: tuple[tuple[str, str], ...]  # path, SHA-256
+    passed_over: tuple[Skipped, ...]
     order: int
 
 
-def write_manifest(folder: Path, source: Source, revision: str, files: Sequence[Change], order: int) -> None:
+def write_manifest(folder: Path, source: Source, revision: str, files: Sequence[Change], passed_over: Sequence[Skipped], order: int) -> None:
     document = {
         "name": source.name,
         "locator": source.locator,
         "root": str(source.root),
         "revision": revision,
+        "version": source.revision,
         "prefix": source.prefix,
         "folders": list(source.folders),
         "order": order,
         "files": {change.path: change.sha for change in files},
+        "passed_over": [[skipped.path, skipped.reason] for skipped in passed_over],
     }
     folder.mkdir(parents=True, exist_ok=True)
     write_atomic(folder / f"{source.name}.json", (json.dumps(document, indent=1, ensure_ascii=False) + "\n").encode())
@@ -44,7 +48,8 @@ def read_manifests(folder: Path) -> list[Manifest]:
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
             source = Source(document["name"], document["locator"], Path(document["root"]), document["revision"], document["prefix"], tuple(document["folders"]))
-            found.append(Manifest(source, tuple(document["files"].items()), int(document["order"])))
+            passed_over = tuple(Skipped(*pair) for pair in document["passed_over"])
+            found.append(Manifest(source, tuple(document["files"].items()), passed_over, int(document["order"])))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageError(f"a source's manifest can't be read: {error}", where=str(path), hint="delete it and ingest that source again") from error
     return sorted(found, key=lambda manifest: (manifest.order, manifest.source.name))

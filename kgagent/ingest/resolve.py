@@ -93,11 +93,12 @@ class Resolver:
 
     def shadowing(self, steps: list[str], length: int) -> Symbols:
         """What a package calls by the name of one of its modules, as after `from pkg.f import f`: that is what importers get."""
-        package, last = self.modules.get(".".join(steps[: length - 1]), self.home), steps[length - 1]
+        name, last = ".".join(steps[: length - 1]), steps[length - 1]
+        self.consulted.add(name)
+        package = self.modules.get(name, self.home)
         if package is None:
             return ()
         surface = self.modules.surface(package)
-        self.consulted.add(package.name)
         imported = [target for target, _ in surface.get("i", {}).get(last, ())]
         if last not in surface.get("more", ()) and (not imported or f"{package.name}.{last}" in imported):
             return ()

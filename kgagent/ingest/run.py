@@ -52,7 +52,7 @@ def ingest(graph: Graph, locators: Sequence[str], *, progress: Progress | None =
 def restore(graph: Graph, *, progress: Progress | None = None) -> tuple[IngestReport, ...]:
     """Every source again from raw/sources and raw/objects alone, as it was read then."""
     manifests = read_manifests(graph.workspace.sources)
-    return _run(graph, [_job(graph, manifest.source, stored_files(manifest), []) for manifest in manifests], progress)
+    return _run(graph, [_job(graph, manifest.source, stored_files(manifest), list(manifest.passed_over)) for manifest in manifests], progress)
 
 
 def _job(graph: Graph, source: Source, files: list[Change], skipped: list[Skipped]) -> _Job:
@@ -78,11 +78,11 @@ def _one(graph: Graph, job: _Job, reader: Reader, number: int, say: Progress) ->
             graph.execute("UPDATE file SET mtime_ns = ? WHERE key = ?", change.mtime_ns, change.key)
         skipped = [*job.skipped, *plan.duplicates]
         update = Update(graph, plan, skipped, say)
-        if plan.nothing_to_do and plan.data.get("revision") == source.revision:
+        if update.needless:
             return update.report()
         update.run(_matching(graph, reader.results(number), expected, plan.read))
         order = graph.value("SELECT count(*) FROM source WHERE key < (SELECT key FROM source WHERE locator = ?)", source.locator)
-    write_manifest(graph.workspace.sources, source, plan.revision(), plan.files, order)
+    write_manifest(graph.workspace.sources, source, plan.revision(), plan.files, skipped, order)
     return update.report()
 
 

@@ -99,11 +99,18 @@ class Names:
         return found
 
     def static(self, scope: Scope, chain: str) -> tuple[Target, ...]:
-        """Like `resolve`, but nothing for variables and parameters: what was assigned to them was read where it was assigned."""
-        head = chain.partition(".")[0]
+        """Like `resolve`, but nothing for variables and parameters: what was assigned to them was read where it was assigned.
+
+        Members of a variable that renames something, such as `module = sm90 if … else sm80`, are read here and nowhere else.
+        """
+        head, dot, _ = chain.partition(".")
         where, own = self.holder(scope, head)
-        if where is None or (not own and where.names[head][0].kind not in ("import", "def")):
+        if where is None:
             return ()
+        if not own and where.names[head][0].kind not in ("import", "def"):
+            renames = dot and all(b.value is not None and b.value.kind in ("name", "choice") for b in where.names[head])
+            if not renames:
+                return ()
         return self.resolve(scope, chain)
 
     def holder(self, scope: Scope, head: str) -> tuple[Scope | None, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from kgagent.graph import Graph
+from kgagent.graph.words import split_identifier
 from kgagent.ingest.write import EXTERNAL_DATA, Writer, clear_file
 
 
@@ -46,8 +47,11 @@ class Sweep:
             db.execute("UPDATE kernel SET wrapper = NULL WHERE wrapper = ?", (key,))
             named = id_.startswith("sym:") and self.graph.value("SELECT 1 FROM edge WHERE dst = ? LIMIT 1", key)
             if named:
+                name = id_.removeprefix("sym:").rsplit(".", 1)[-1]
                 db.execute(
-                    "UPDATE node SET source = NULL, file = NULL, line_start = NULL, line_end = NULL, doc = '', data = ? WHERE key = ?", (EXTERNAL_DATA, key)
+                    """UPDATE node SET kind = 'symbol', name = ?, words = ?, doc = '', source = NULL, file = NULL, line_start = NULL, line_end = NULL, data = ?
+                       WHERE key = ?""",
+                    (name, split_identifier(name), EXTERNAL_DATA, key),
                 )
             else:
                 db.execute("DELETE FROM node WHERE key = ?", (key,))

@@ -25,7 +25,7 @@ class Update:
 
     def __init__(self, graph: Graph, plan: Plan, skipped: list[Skipped], say: Callable[[str, int, int], None]) -> None:
         self.graph, self.plan, self.source, self.say = graph, plan, plan.source, say
-        self.skipped = skipped
+        self.passed_over = skipped
         self.started = time.perf_counter()
         self.resolved_again = 0
         self.data: dict[str, Any] = plan.data
@@ -33,6 +33,17 @@ class Update:
         self.touched: dict[int, tuple[Module, str]] = {}  # files to resolve: key → module, path
         self.facts: dict[int, bytes] = {}
         self.fresh: set[int] = set()  # files the graph didn't know: nothing to clear
+
+    @property
+    def skipped(self) -> list[Skipped]:
+        """Everything not read: passed over before, or unreadable, now or at an earlier ingest."""
+        return [*self.passed_over, *(Skipped(change.path, change.reason) for change in self.plan.files if change.status == "skipped")]
+
+    @property
+    def needless(self) -> bool:
+        """Whether the graph already says all there is to say."""
+        same = self.data.get("revision") == self.source.revision and self.data.get("skipped") == [[s.path, s.reason] for s in self.skipped]
+        return self.plan.nothing_to_do and same
 
     def run(self, results: Iterable[Parsed]) -> None:
         graph, plan = self.graph, self.plan
@@ -98,7 +109,6 @@ class Update:
         else:
             self.fresh.add(file)
         if result.status == "skipped":
-            self.skipped.append(Skipped(change.path, result.reason))
             self.moved |= {change.module, change.was_module or change.module}
             db.execute("DELETE FROM module WHERE file = ?", (file,))
             self.touched[file] = (Module(change.module, self.key, file, ""), change.path)
