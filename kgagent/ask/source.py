@@ -98,7 +98,7 @@ def mechanisms(context: Context) -> list[Finding]:
         for step in sorted(mentions, key=lambda step: step.edge.data.get("kind", "source") != "source")[:SHOWN_LINES]:
             ground.cite(step.edge.path, step.edge.line, step.edge.line, step.edge.src, _seen(step.edge))
         names = dict.fromkeys(code[step.edge.src].name for step in mentions)
-        whose = f" of {context.subject.kernels[0].node.id}" if context.subject.kernels else ""
+        whose = f" of {_short(context.subject.kernels[0].node)}" if context.subject.kernels else ""
         seen_in = f"Seen on {counted(len(mentions), 'line')}, in {listed([f'`{name}`' for name in names][:4])}{whose}."
         text = f"{concept.name}: {mechanism(concept)} {seen_in}"
         found.extend(ground.finding("mechanism", text, "detected"))
@@ -107,6 +107,12 @@ def mechanisms(context: Context) -> list[Finding]:
     if not found:
         context.unknown.append(f"the mechanism: no concept is linked to the code of {context.label}")
     return found
+
+
+def _short(kernel: Node) -> str:
+    """`jax's splash_attention_kernel/flash_attention_kernel`: package and module tell kernels of one name apart."""
+    parts = kernel.id.removeprefix("kernel:").split("/")
+    return f"{parts[0]}'s {'/'.join(parts[-2:])}"
 
 
 def _weight(mentions: list[Step], own: list[int]) -> tuple[int, int, int, str]:
@@ -123,7 +129,7 @@ def _further(context: Context, groups: list[list[Step]], code: dict[str, _Tied])
         for step in mentions:
             ground.rest(step.edge, *code[step.edge.src].path)
     names = [f"{mentions[0].node.name} ({counted(len(mentions), 'line')})" for mentions in groups]
-    whose = context.subject.kernels[0].node.id if context.subject.kernels else context.label
+    whose = _short(context.subject.kernels[0].node) if context.subject.kernels else context.label
     return ground.finding("mechanism", f"also seen in the code of {whose}: {listed(names)}.", "detected")
 
 
