@@ -5,14 +5,12 @@ Kernels that ask for their chip (`pltpu.get_tpu_info`, core meshes) read it from
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 
 from kgagent.errors import UsageError
+from kgagent.knowledge.chips import load_chips
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,27 +22,18 @@ class Target:
     cores: int
 
 
-@cache
-def _families() -> dict[str, dict[str, object]]:
-    return tomllib.loads(resources.files("kgagent.compiler").joinpath("topologies.toml").read_text(encoding="utf-8"))
-
-
 def known_topologies() -> tuple[str, ...]:
-    """Names that have been tried; others of the same families work too where the compiler says so."""
-    return tuple(str(name) for family in _families().values() for name in _list(family["known"]))
-
-
-def _list(value: object) -> list[object]:
-    return value if isinstance(value, list) else []
+    """The first names of every chip; others of the same chips work too where the compiler says so."""
+    return tuple(name for chip in load_chips() for name in chip.topologies[:3])
 
 
 def target_of(topology: str) -> Target:
-    """The device behind `v6e:2x4`; `UsageError` names the known topologies."""
+    """The device behind `v6e:2x4`; `UsageError` names known topologies."""
     family = topology.partition(":")[0]
-    facts = _families().get(family)
-    if facts is None or ":" not in topology:
-        raise UsageError(f"unknown topology {topology!r}", hint=f"one of {', '.join(known_topologies())}, or another size of these families")
-    return Target(family, str(facts["device_kind"]), int(str(facts["cores"])))
+    chip = next((chip for chip in load_chips() if chip.name == family), None)
+    if chip is None or ":" not in topology:
+        raise UsageError(f"unknown topology {topology!r}", hint=f"for example {', '.join(known_topologies())}")
+    return Target(chip.name, chip.device_kind, round(chip.cores_per_device.value))
 
 
 @contextmanager

@@ -209,7 +209,9 @@ class Module:
 def read_hlo(path: Path) -> Module:
     """Parse a file; `EvidenceError` says what is wrong with it."""
     try:
-        return _parse(path.read_text(encoding="utf-8", newline="\n").split("\n"), str(path))  # the whole text is gone when parsing starts
+        with open(path, encoding="utf-8", newline="\n") as file:
+            lines = file.read().split("\n")  # the whole text is gone when parsing starts
+        return _parse(lines, str(path))
     except UnicodeDecodeError as error:
         raise _not_text(str(path)) from error
     except OSError as error:

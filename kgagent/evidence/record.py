@@ -148,6 +148,11 @@ def _buffer(buffer: Buffer) -> dict[str, Any]:
     return {"op": buffer.name, "shape": buffer.shape, "bytes": buffer.buffer_bytes, "space": buffer.space, "line": buffer.line, "frames": list(buffer.frames)}
 
 
+def _origin(origin: Origin) -> dict[str, Any]:
+    """A whole chain with its share: flame graphs and gaps are made from the graph alone."""
+    return {"share": origin.share, "inherited": origin.inherited, "frames": [[frame.file, frame.line, frame.function] for frame in origin.frames]}
+
+
 class OpWriter:
     """Collects nodes and edges of ops, each line once."""
 
@@ -161,7 +166,7 @@ class OpWriter:
         row, id_ = op.row, op_id(owner, op.row.name)
         data: dict[str, Any] = {
             "opcode": row.opcode, "op_class": row.op_class, "shape": row.shape, "bytes": row.output_bytes, "times": row.times,
-            "computation": row.computation, "line": row.line, "frames": list(row.frames),
+            "computation": row.computation, "line": row.line, "frames": list(row.frames), "origins": [_origin(o) for o in op.origins[:ORIGINS_KEPT]],
         }  # fmt: skip
         if row.kernel:
             data["kernel_name"] = row.kernel
