@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 from kgagent.ask import why
 from kgagent.errors import UsageError
 
-WORDS = st.sampled_from(
-    'why is splash fast here than chunked einsum grouped tokamax attention kernel block_q softmax online v6e:2x2 lane flash 256 hyp ? " * NEAR( '
-    "lever:attention/impl=splash concept:streaming-softmax exp:attention/0002 compile:attention/v6e:2x2/aaaa0001".split()
-)
+VOCABULARY = """
+why is splash fast here than chunked einsum grouped tokamax attention kernel block_q softmax online v6e:2x2 lane flash 256 hyp ? " * NEAR(
+lever:attention/impl=splash concept:streaming-softmax exp:attention/0002 compile:attention/v6e:2x2/aaaa0001
+"""
+WORDS = st.sampled_from(VOCABULARY.split())
 
 
 @pytest.fixture(scope="module")
