@@ -47,7 +47,7 @@ def read_manifests(folder: Path) -> list[Manifest]:
     for path in sorted(folder.glob("*.json")):
         try:
             document = json.loads(path.read_text(encoding="utf-8"))
-            source = Source(document["name"], document["locator"], Path(document["root"]), document["revision"], document["prefix"], tuple(document["folders"]))
+            source = Source(document["name"], document["locator"], Path(document["root"]), document["version"], document["prefix"], tuple(document["folders"]))
             passed_over = tuple(Skipped(*pair) for pair in document["passed_over"])
             found.append(Manifest(source, tuple(document["files"].items()), passed_over, int(document["order"])))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:

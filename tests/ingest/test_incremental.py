@@ -16,20 +16,8 @@ import kgagent.ingest.write as write
 from kgagent.ingest import ingest, restore
 
 from .helpers import contents, graph_in, search_is_whole, write_tree
+from .texts import TEXTS
 
-# Texts that define, rename, re-export, shadow and launch; each may stand in each file.
-TEXTS = (
-    "",
-    "import pkg.a\n\ndef f(block_q: int = 128):\n    return pkg.a.g(f)\n",
-    "from pkg.b import f as g\nfrom pkg.b import *\n\nclass C:\n    block_k: int = 64\n    def run(self):\n        return self.go() + g()\n    def go(self):\n        return 1\n",
-    "from .a import C as C\nfrom . import b\n\nclass D(C):\n    def go(self):\n        return super().go() + b.f()\n\n__all__ = ['C', 'D']\n",
-    "from functools import partial\nfrom jax.experimental import pallas as pl\nfrom jax.experimental.pallas import tpu as pltpu\n\ndef body(ref, *, n):\n    ref[...] = n\n\n"
-    "def g(x, config: 'C', tile_m=8):\n    return pl.pallas_call(partial(body, n=2), grid=(4,), compiler_params=pltpu.CompilerParams())(x)\n\nfrom pkg.a import C\n",
-    "from pkg.c import body, g\nfrom jax.experimental import pallas as pl\n\ndef launch(kernel, x):\n    return pl.pallas_call(kernel, grid=(1,))(x)\n\ndef f(x):\n    return launch(body, x), g(x)\n",
-    "def f(): return h()\ndef h(): return f()\ndef f(): return 2\n",
-    "x = (\n",
-    "import missing.thing as t\n\ndef g(): return t.a.b(), pkg\n\nimport pkg.sub.deep as pkg_sub\n",
-)  # fmt: skip
 PATHS = ("pkg/__init__.py", "pkg/a.py", "pkg/b.py", "pkg/c.py", "pkg/sub/__init__.py", "pkg/sub/deep.py", "pkg/a/__init__.py", "other.py")
 
 operation = st.one_of(
@@ -85,16 +73,10 @@ def test_incremental_equals_full(start: list[int], rounds: list[list[tuple[str, 
 @pytest.fixture
 def two_trees(tmp_path: Path) -> tuple[str, str]:
     """A library and its user, the first naming nothing of the second."""
-    library = write_tree(
-        tmp_path / "library",
-        {"lib/__init__.py": "from lib.ops import op as op\n", "lib/ops.py": "def op(x): return x\n\nclass Base:\n    def run(self): return self.step()\n"},
-    )
-    user = write_tree(
-        tmp_path / "user",
-        {
-            "use.py": "import lib\nfrom lib.ops import Base\n\nclass Mine(Base):\n    def step(self): return lib.op(1)\n\ndef go(): return lib.gone(), Mine().run()\n"
-        },
-    )
+    ops = "def op(x): return x\n\nclass Base:\n    def run(self): return self.step()\n"
+    use = "import lib\nfrom lib.ops import Base\n\nclass Mine(Base):\n    def step(self): return lib.op(1)\n\ndef go(): return lib.gone(), Mine().run()\n"
+    library = write_tree(tmp_path / "library", {"lib/__init__.py": "from lib.ops import op as op\n", "lib/ops.py": ops})
+    user = write_tree(tmp_path / "user", {"use.py": use})
     return str(library), str(user)
 
 
