@@ -5,12 +5,17 @@ YAML 1.1 turns `no` into False, `12:30` into 750 and `1.10` into 1.1; every scal
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from kgagent.errors import ConfigError
 
 FENCE = "---"
+
+_ESCAPES = {"\\": "\\\\", '"': '\\"', "\t": "\\t", "\r": "\\r", "\n": "\\n"}
+# What ends a double-quoted scalar, what YAML forbids in one, and what a line reader would split at.
+_UNSAFE = re.compile('[\\\\"\\x00-\\x1f\\x7f-\\x9f\\u2028\\u2029\\ud800-\\udfff\\ufeff\\ufffe\\uffff]')
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +54,7 @@ def parse_page(text: str, *, where: str = "") -> Page:
 
 def quote(value: str) -> str:
     """A YAML double-quoted scalar on one line; the only way our own properties are written."""
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\t", "\\t").replace("\r", "\\r").replace("\n", "\\n")
+    escaped = _UNSAFE.sub(lambda m: _ESCAPES.get(m.group()) or (f"\\u{ord(m.group()):04x}"), value)
     return f'"{escaped}"'
 
 
