@@ -15,14 +15,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from kgagent.errors import EvidenceError
-from kgagent.evidence.frames import TABLES, Frame, FrameTable
+from kgagent.evidence.frames import Frame, FrameTable
 from kgagent.evidence.scan import balanced, close_paren, quoted, split_attributes
 from kgagent.evidence.shapes import data_bytes, leaves
 
-_HEAD = re.compile(r"\s+(ROOT )?%?([^\s=]+) = (\(.*?\)|[^\s(]\S*) ([a-zA-Z][\w\-]*)\(")
-_COMPUTATION = re.compile(r"(ENTRY )?%?([^\s({]+)\s*(\(.*\) -> .*)?\{\s*$", re.DOTALL)
-_CLOSE = re.compile(r"\}(?:, execution_thread=\"[^\"]*\")?\s*$")
-_MODULE = re.compile(r"HloModule\s+([^\s,]+)")
 _OPERAND = re.compile(r"%([^\s,()]+)")
 _FRAME_ID = re.compile(r"stack_frame_id=(\d+)")
 _OP_NAME = re.compile(r'op_name="((?:[^"\\]|\\.)*)"')
@@ -30,7 +26,6 @@ _SOURCE = re.compile(r'source_file="((?:[^"\\]|\\.)*)"(?:\s+source_line=(\d+))?'
 _COLUMN = re.compile(r"source_column=(\d+)")
 _CALLED = re.compile(r"\b(calls|to_apply|condition|body|true_computation|false_computation|select|scatter|comparator|called_computation)=%?([^\s,{}]+)")
 _CALLED_LIST = re.compile(r"\b(branch_computations|called_computations|calls)=\{([^}]*)\}")
-_UNREAD_KEPT = 20
 
 
 class Instruction(NamedTuple):
@@ -233,105 +228,12 @@ def _not_text(where: str) -> EvidenceError:
 
 
 def _parse(lines: list[str], where: str) -> Module:
+    from kgagent.evidence.hlo_reader import Reader  # it makes these records
+
     collecting = gc.isenabled()
     gc.disable()  # only acyclic records are made below; collections would take a third of the time
     try:
-        return _Reader(lines, where).module()
+        return Reader(lines, where).module()
     finally:
         if collecting:
             gc.enable()
-
-
-class _Reader:
-    """One pass over the lines; knows whether it is in the header, a table or a computation."""
-
-    def __init__(self, lines: list[str], where: str) -> None:
-        self.text_bytes = sum(map(len, lines)) + len(lines) - 1
-        self.lines = lines
-        self.where = where
-        self.frames = FrameTable()
-        self.computations: dict[str, Computation] = {}
-        self.entry: Computation | None = None
-        self.unread: list[tuple[int, str]] = []
-        self.unread_count = 0
-        self.count = 0
-
-    def module(self) -> Module:
-        lines = self.lines
-        start = next((n for n, line in enumerate(lines) if line.startswith("HloModule")), None)
-        found = _MODULE.match(lines[start]) if start is not None else None
-        if start is None or found is None:
-            raise EvidenceError("this is not HLO text: no line starts with HloModule", where=self.where, hint="give a compiled.as_text() or *.txt dump")
-        header, at, table = lines[start], start + 1, ""
-        total = len(lines)
-        while at < total and lines[at].strip() and not balanced(header):  # attributes with newlines in them
-            header += "\n" + lines[at]
-            at += 1
-        while at < total:
-            line = lines[at]
-            if not line or line.isspace():
-                table = ""
-            elif line in TABLES:
-                table = line
-            elif not (table and self.frames.add(table, line)):
-                opening = _COMPUTATION.match(line) if not line[0].isspace() else None
-                if opening is None:
-                    self._not_read(at)
-                else:
-                    at = self._computation(opening, at)
-            at += 1
-        if self.entry is None:
-            what = "the HLO text is cut: it has no ENTRY computation" if self.computations or self.count else "the module is empty"
-            raise EvidenceError(what, where=self.where, hint="dump it again; the writer may have been killed")
-        return Module(
-            found.group(1), header, self.frames, self.computations, self.entry, self.count, self.unread_count, tuple(self.unread), self.text_bytes
-        )  # fmt: skip
-
-    def _not_read(self, at: int) -> None:
-        self.unread_count += 1
-        if len(self.unread) < _UNREAD_KEPT:
-            self.unread.append((at + 1, self.lines[at]))
-
-    def _computation(self, opening: re.Match[str], at: int) -> int:
-        """Read to the closing brace; returns its line."""
-        lines, head, total = self.lines, _HEAD.match, len(self.lines)
-        first = at
-        out: list[Instruction] = []
-        append = out.append
-        shared: dict[str, str] = {}
-        share, make = shared.setdefault, tuple.__new__  # equal shapes are one string
-        while True:
-            at += 1
-            if at >= total:
-                raise EvidenceError(f"the HLO text is cut inside computation {opening.group(2)}", where=f"{self.where}:{total}", hint="dump it again")
-            line = lines[at]
-            found = head(line)
-            if found is not None:
-                root, name, shape, opcode = found.groups()
-                append(make(Instruction, (name, share(opcode, opcode), share(shape, shape), line, found.end(), root is not None)))
-                continue
-            if line[:1] == "}" and _CLOSE.match(line) and (not out or not self._open(out[-1], lines[at - 1])):
-                break
-            if out and not line[:1].isspace() and line and self._open(out[-1], lines[at - 1]):
-                last = out[-1]  # a string attribute with newlines in it goes on here
-                out[-1] = Instruction(last.name, last.opcode, last.shape, f"{last.text}\n{line}", last.args_at, last.is_root)
-            elif line and not line.isspace():
-                if out and self._open(out[-1], lines[at - 1]):
-                    last = out[-1]
-                    out[-1] = Instruction(last.name, last.opcode, last.shape, f"{last.text}\n{line}", last.args_at, last.is_root)
-                else:
-                    self._not_read(at)
-        if not out:
-            self._not_read(first)
-            return at
-        computation = Computation(opening.group(2), opening.group(1) is not None, first + 1, tuple(out))
-        self.computations[computation.name] = computation
-        self.count += len(out)
-        if computation.is_entry:
-            self.entry = computation
-        return at
-
-    @staticmethod
-    def _open(last: Instruction, previous_line: str) -> bool:
-        """Whether the instruction still waits for a closing brace; only those that don't end cleanly are scanned."""
-        return ("\n" in last.text or previous_line.endswith(("{", ",", "["))) and not balanced(last.text)

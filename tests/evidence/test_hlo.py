@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from kgagent.errors import EvidenceError
+from kgagent.evidence.calls import async_pairs, counts
 from kgagent.evidence.hlo import Instruction, Module, parse_hlo, read_hlo
 from kgagent.evidence.shapes import data_bytes, leaves, without_layout
 
@@ -41,6 +42,42 @@ ENTRY %main (x: f32[8], c: s32[]) -> f32[8] {
 """
 
 
+WRAPPED = """
+  // A module as people write it in tests: indented, wrapped, without layouts, names without %.
+  HloModule by_hand
+
+    add {
+      lhs = u32[] parameter(0)
+      rhs = u32[] parameter(1)
+      ROOT add = u32[] add(u32[] lhs, u32[] rhs)
+    }
+
+    async_wrapped (async_param.1: u32[8],
+                   unused: f32[8,4,1]) -> u32[4] {
+       async_param.1 = u32[8]{0} parameter(0)
+       // a comment
+       unused = f32[8,4,1]{2,1,0} parameter(1)
+       ROOT reduce-scatter.1 = u32[4]{0} reduce-scatter(u32[8]{0} async_param.1),
+         replica_groups={}, dimensions={0}, to_apply=add
+    }, execution_thread="parallel_thread"
+
+    ENTRY main (data: u32[8], f: f32[8,4,1]) -> u32[4] {
+      data = u32[8]{0} parameter(0)
+      f = f32[8,4,1]{2,1,0} parameter(1)
+      c = c64[] constant((7.4505806e-09, 0)), metadata={op_name="jit(f)/cp[fn=<function F at 0x1> tree=PyTreeDef({'a': *})]" source_file="/v/fft.py" source_line=44}
+      start = ((u32[8]{0}),
+          (f32[8,4,1], u32[]{:S(2)}), u32[4]{0}, /*index=3*/u32[]) async-start(u32[8]{0} data, f),
+        calls=async_wrapped, async_execution_thread="parallel_thread",
+        backend_config={"collective_backend_config": {"is_sync":false}}
+      update = ((u32[8]{0}), u32[4]{0}) async-update(start),
+        calls=async_wrapped
+      %shapeless = add(data, data)
+      ROOT done = u32[4]{0} async-done(((u32[8]{0}), u32[4]{0}) update),
+        calls=async_wrapped
+    }
+"""
+
+
 def by_name(module: Module, name: str) -> Instruction:
     return next(i for _, i in module.instructions() if i.name == name)
 
@@ -57,6 +94,22 @@ def test_reads_inline_metadata_conditionals_tuples_and_literals() -> None:
     assert big.opcode == "custom-call" and big.target == "Foo" and len(leaves(big.shape)) == 6
     assert big.attributes == {"custom_call_target": '"Foo"', "backend_config": '"a,b={}\\"q\\""'}
     assert by_name(module, "g").attributes["replica_groups"] == "[2,4]<=[8]"
+
+
+def test_reads_what_people_wrote_by_hand() -> None:
+    module = parse_hlo(WRAPPED)
+    assert (module.name, module.instruction_count, module.unread) == ("by_hand", 13, 0), module.unread_lines
+    assert set(module.computations) == {"add", "async_wrapped", "main"}
+    start, done = by_name(module, "start"), by_name(module, "done")
+    assert start.operands == ("data", "f") and start.called == (("calls", "async_wrapped"),)
+    assert len(leaves(start.shape)) == 5
+    assert done.operands == ("update",) and done.is_root
+    assert by_name(module, "reduce-scatter.1").called == (("to_apply", "add"),)
+    assert by_name(module, "shapeless").operands == ("data", "data")
+    assert [f.place for f in module.own_frames(by_name(module, "c"))] == ["/v/fft.py:44"]
+    (pair,) = async_pairs(module)
+    assert (pair.start.name, pair.done.name, pair.between) == ("start", "done", ("update", "shapeless"))
+    assert counts(module)["async_wrapped"].times == 1
 
 
 @pytest.mark.parametrize(
