@@ -189,10 +189,10 @@ def closure_parameter(targets: tuple[Target, ...], reading: Reading, names: Name
         symbol = by_qual.get(qual, -1)
         if symbol <= 0 or reading.symbols[symbol].kind != FUNCTION or reading.symbols[symbol].parent <= 0 or not target.name.startswith(prefix):
             continue
-        for index, known in calls.items():
-            if index != symbol and not reading.symbols[index].qual.startswith(qual + "."):
-                continue
-            for scope, chain in known:
+        # What the launched function itself calls comes before what functions inside it call.
+        inside = sorted((index for index in calls if index == symbol or reading.symbols[index].qual.startswith(qual + ".")), key=lambda i: (i != symbol, i))
+        for index in inside:
+            for scope, chain in calls[index]:
                 function, parameter = names.parameter_of(scope, Value("name", chain))
                 if function and function != qual and qual.startswith(function + "."):
                     return f"{function}:{parameter}"

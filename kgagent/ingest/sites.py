@@ -9,7 +9,7 @@ from typing import Any
 
 from kgagent.ingest.reading import LAMBDA, LAUNCH_KEYWORDS, RawSite, Reading
 from kgagent.ingest.scopes import PARTIAL, TRANSFORMS, Binding, Names, Scope, Value
-from kgagent.ingest.shapes import Argument, Site, Target, weakest
+from kgagent.ingest.shapes import EXTERNAL_ROOTS, Argument, Site, Target, weakest
 
 LAUNCH_TEXTS = LAUNCH_KEYWORDS | {
     "in_specs", "out_specs", "name", "interpret", "mesh", "input_output_aliases", "cost_estimate", "debug", "cluster", "num_threads", "backend", "metadata",
@@ -75,7 +75,9 @@ class SiteReader:
         function, parameter = self.names.parameter_of(scope, value)
         via = self.via(value, scope)
         if value.kind == "lambda" and value.parts:
-            targets = tuple(Target(t.name, "inferred") for t in self.names.value_targets(value.parts[0], scope))
+            # `lambda *refs: body(*refs)` stands for body; one that calls an operation is a body of its own.
+            called = self.names.value_targets(value.parts[0], scope)
+            targets = tuple(Target(name, "inferred") for name, _ in called if not name.startswith(EXTERNAL_ROOTS))
         text = " ".join(text.split())
         return Argument(slot, targets, via, text if len(text) <= 200 else text[:199] + "…", f"{function}:{parameter}" if parameter else "")
 
