@@ -49,12 +49,25 @@ class _Mention:
 
     @classmethod
     def of(cls, file: int | None, matches: Sequence[Match]) -> _Mention:
-        first, *others = matches
-        data: dict[str, Any] = {"detector": first.name, "kind": first.kind, "text": first.text, "count": first.count}
-        if others:
-            data["also"] = [f"{match.kind} {match.name}" for match in others]
-        labels = tuple(f"{match.kind} {match.name}" for match in matches)
-        return cls(file, json.dumps(data, sort_keys=True), labels, first.kind in TEXT_KINDS)
+        first = matches[0]
+        data = {"detector": first.name, "kind": first.kind, "text": first.text, "count": first.count}
+        return cls(file, "", (), first.kind in TEXT_KINDS)._saying(data, [f"{match.kind} {match.name}" for match in matches])
+
+    def beside(self, match: Match) -> _Mention:
+        """The same edge, with one more detector that fired on its line."""
+        label = f"{match.kind} {match.name}"
+        return self if label in self.labels else self._saying(json.loads(self.data), [*self.labels, label])
+
+    def textual_part(self) -> _Mention:
+        """The edge as reading the file alone would leave it."""
+        kept = [label for label in self.labels if label.split(" ", 1)[0] in TEXT_KINDS]
+        return self if len(kept) == len(self.labels) else self._saying(json.loads(self.data), kept)
+
+    def _saying(self, data: dict[str, Any], labels: Sequence[str]) -> _Mention:
+        data.pop("also", None)
+        if len(labels) > 1:
+            data["also"] = list(labels[1:])
+        return _Mention(self.file, json.dumps(data, sort_keys=True), tuple(labels), self.textual)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +92,13 @@ def link(graph: Graph) -> LinkReport:
         fresh = [file for file in files if state.get(file.id) == [file.sha, counts[file.key]]]
         fresh_keys = {file.key for file in fresh}
         stale = [file for file in files if file.key not in fresh_keys]
-        wanted = {place: mention for place, (mention, _) in have.items() if mention.textual and mention.file in fresh_keys and place.concept in known}
+        wanted = {
+            place: mention.textual_part() for place, (mention, _) in have.items() if mention.textual and mention.file in fresh_keys and place.concept in known
+        }
         wanted |= _textual(graph, stale, text_detectors(concepts))
         for match, file in graph_matches(graph, concepts):
-            wanted.setdefault(_Place(match.owner, match.concept, match.line), _Mention.of(file, [match]))
+            place = _Place(match.owner, match.concept, match.line)
+            wanted[place] = wanted[place].beside(match) if place in wanted else _Mention.of(file, [match])
         added, removed = _write(graph, have, wanted)
         counts = Counter(mention.file for mention in wanted.values() if mention.textual)
         _keep_state(graph, digest, {file.id: [file.sha, counts[file.key]] for file in files})
