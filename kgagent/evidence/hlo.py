@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from kgagent.errors import EvidenceError
 from kgagent.evidence.frames import Frame, FrameTable
-from kgagent.evidence.scan import balanced, close_paren, quoted, split_attributes
+from kgagent.evidence.scan import balanced, close_paren, quoted, split_attributes, split_top
 from kgagent.evidence.shapes import data_bytes, leaves
 
 _OPERAND = re.compile(r"%([^\s,()]+)")
@@ -59,12 +59,8 @@ class Instruction(NamedTuple):
         args = self.args
         if "%" in args:
             return tuple(_OPERAND.findall(args))
-        names = []
-        for part in args.split(","):  # the dialect without % also prints operands without shapes, or with them before a space
-            word = part.replace("*/", "*/ ").split()[-1:] or [""]
-            if word[0] and not word[0].endswith(("]", "}", ")")) and "[" not in word[0]:
-                names.append(word[0])
-        return tuple(names)
+        words = [part.replace("*/", "*/ ").split()[-1:] for part in split_top(args)]  # the dialect without % may print shapes before the names
+        return tuple(word[0] for word in words if word and "[" not in word[0] and not word[0].endswith(("]", "}", ")", "*/")))
 
     @property
     def tail(self) -> str:

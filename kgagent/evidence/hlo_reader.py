@@ -18,7 +18,7 @@ _SHAPELESS_HEAD = re.compile(r"\s*(ROOT )?%?([^\s=]+) = ()([a-z][\w\-]*)\(")
 _START = re.compile(r"\s*(?:ROOT )?%?[\w.\-]+ =\s")
 _COMPUTATION = re.compile(r"\s*(ENTRY )?%?([^\s({]+)\s*(\(.*\) -> .*)?\{\s*$", re.DOTALL)
 _CLOSE = re.compile(r"\s*\}(?:, execution_thread=\"[^\"]*\")?\s*$")
-_MODULE = re.compile(r"\s*HloModule\s+([^\s,]+)")
+_MODULE = re.compile(r"\s*HloModule\s+([^\s,]*)")
 _UNREAD_KEPT = 20
 _WRAPPED_LINES = 64  # a header or head longer than this is no such thing
 
@@ -107,7 +107,10 @@ class Reader:
         if not out:
             self._not_read(first)
             return at
-        computation = Computation(opening.group(2), opening.group(1) is not None, first + 1, tuple(out))
+        name = opening.group(2)
+        while name in self.computations:  # a fingerprint print leaves names out
+            name += "~"
+        computation = Computation(name, opening.group(1) is not None, first + 1, tuple(out))
         self.computations[computation.name] = computation
         self.count += len(out)
         if computation.is_entry:

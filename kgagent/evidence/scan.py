@@ -54,6 +54,22 @@ def split_attributes(tail: str) -> dict[str, str]:
     return out
 
 
+def split_top(text: str) -> list[str]:
+    """Parts between commas outside brackets."""
+    if "[" not in text and "(" not in text:
+        return text.split(",")
+    parts, depth, start = [], 0, 0
+    for found in _STOP.finditer(text):
+        mark = found.group()
+        if mark == "," and depth == 0:
+            parts.append(text[start : found.start()])
+            start = found.end()
+        elif mark in _DEPTH:
+            depth += _DEPTH[mark]
+    parts.append(text[start:])
+    return parts
+
+
 def _attribute(text: str, out: dict[str, str]) -> None:
     name, equals, value = text.partition("=")
     if equals:

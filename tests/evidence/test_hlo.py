@@ -11,6 +11,7 @@ from kgagent.errors import EvidenceError
 from kgagent.evidence.calls import async_pairs, counts
 from kgagent.evidence.hlo import Instruction, Module, parse_hlo, read_hlo
 from kgagent.evidence.shapes import data_bytes, leaves, without_layout
+from tests.evidence import programs
 
 INLINE = """HloModule jit_f, entry_computation_layout={(f32[8]{0})->f32[8]{0}}
 
@@ -166,6 +167,32 @@ def test_an_instruction_with_newlines_in_its_attributes_stays_whole(splash: Modu
     places = [f.place for f in splash.own_frames(launch)]
     assert "splash_attention_kernel.py" in places[0] and any("programs.py" in place for place in places)
     assert not any("/kgagent/compiler/" in place for place in places)
+
+
+PRINTED = [
+    {}, {"print_percent": True}, {"print_percent": False}, {"print_operand_shape": True}, {"print_operand_shape": True, "print_percent": False},
+    {"include_layout_in_shapes": False}, {"print_metadata": False}, {"print_backend_config": False}, {"print_program_shape": False},
+    {"print_extra_attributes": False}, {"print_control_dependencies": False}, {"print_large_constants": True}, {"indent_amount": 3}, {"print_ids": False},
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("options", PRINTED, ids=str)
+@pytest.mark.parametrize("optimized", [True, False])
+def test_every_way_the_compiler_prints_a_module(options: dict[str, object], optimized: bool) -> None:
+    """jaxlib holds the module as a structure: its instructions are the oracle for every dialect it can print."""
+    hlo = pytest.importorskip("jaxlib._hlo")
+    module = hlo.hlo_module_from_text(programs.train_step_hlo(True, optimized))
+    chosen = hlo.HloPrintOptions()
+    for name, value in options.items():
+        setattr(chosen, name, value)
+    read = parse_hlo(module.to_string(chosen))
+    assert read.unread == 0, read.unread_lines
+    expected = {c.name: [(i.name, [o.name for o in i.operands()]) for i in c.instructions()] for c in module.computations()}
+    found = {name: [(i.name, list(i.operands)) for i in c.instructions] for name, c in read.computations.items()}
+    if options.get("print_ids") is False:
+        assert sorted(map(len, expected.values())) == sorted(map(len, found.values()))
+    else:
+        assert {name: sorted(map(str, rows)) for name, rows in found.items()} == {name: sorted(map(str, rows)) for name, rows in expected.items()}
 
 
 @pytest.mark.parametrize(
