@@ -81,6 +81,12 @@ def test_each_match_belongs_to_the_innermost_symbol(toy: Graph) -> None:
     assert (report.mentions, report.added, report.concepts, report.files, report.scanned) == (5, 5, 1, 1, 1)
 
 
+def test_what_stands_outside_every_symbol_is_left_out(toy: Graph) -> None:
+    toy.execute("DELETE FROM node WHERE id = 'sym:app.main'")
+    link(toy)
+    assert {e.src for e in mentions(toy)} == {"sym:app.main.Config", "sym:app.main.outer", "sym:app.main.outer.body"}
+
+
 def test_detectors_that_fire_on_one_line_share_its_edge(toy: Graph) -> None:
     """The call on line 13 is both an argument name and a resolved symbol."""
     link(toy)

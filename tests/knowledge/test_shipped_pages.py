@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 from functools import lru_cache
-from importlib import util
 from pathlib import Path
 
 import pytest
@@ -12,6 +11,8 @@ import pytest
 from kgagent.frontmatter import parse_page
 from kgagent.knowledge import Concept, load_concepts, shipped_concepts
 from kgagent.knowledge.records import Citation
+
+from .packages import package_file
 
 ROOT = Path(__file__).parents[2]
 CONCEPTS = load_concepts(shipped_concepts())
@@ -72,11 +73,10 @@ def test_cited_code_is_there(citation: Citation) -> None:
     if citation.kind == "here":
         path = ROOT / citation.path
     else:
-        package, _, rest = citation.path.partition("/")
-        spec = util.find_spec(package)
-        if spec is None or not spec.submodule_search_locations:
-            pytest.skip(f"{package} isn't installed")
-        path = Path(next(iter(spec.submodule_search_locations))) / rest
+        found = package_file(citation.path)
+        if isinstance(found, str):
+            pytest.skip(found)
+        path = found
     assert path.is_file(), f"{citation.text}: no such file"
     if citation.symbol:
         assert citation.symbol in _defined(path), f"{citation.text}: no such name"
