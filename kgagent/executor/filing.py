@@ -8,7 +8,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kgagent.errors import EvidenceError
+from kgagent.evidence.diff import diff
+from kgagent.evidence.hlo import parse_hlo
+from kgagent.evidence.record import record_diff, record_module
 from kgagent.executor.memory import (
+    DIGEST_CHARS,
     MADE_BY,
     ConfigurationFacts,
     HypothesisFacts,
@@ -45,7 +50,7 @@ def file_experiment(graph: Graph, receipts: Sequence[Receipt], *, lane_as_judged
         _write_evidence(graph, key, receipts, judged)
         _write_numbers(graph, key, plan, judged)
         _write_verdict(graph, key, plan, judged, receipts[-1].sha)
-        graph.put_edges(_edges(graph, plan, judged, chosen))
+        graph.put_edges(_edges(graph, plan, judged, chosen, told["check"]["artefacts"].get("hlo", "")))
         if judged["verdict"] == "supported" and plan["lane"]["kind"] == "kernel":
             graph.execute("UPDATE experiment SET merge_state = 'candidate' WHERE key = ?", key)
         if plan["hypothesis"]:
@@ -133,13 +138,13 @@ def verdict_id(experiment: str) -> str:
     return f"verdict:{experiment.removeprefix('exp:')}"
 
 
-def _edges(graph: Graph, plan: dict[str, Any], judged: dict[str, Any], chosen: ConfigurationFacts) -> list[NewEdge]:
+def _edges(graph: Graph, plan: dict[str, Any], judged: dict[str, Any], chosen: ConfigurationFacts, hlo_sha: str) -> list[NewEdge]:
     """A reader walks from verdict to measurement to profile, and from experiment to hypothesis, scope and configuration."""
     me, lane = plan["experiment"], f"lane:{chosen.lane}"
     found = [(me, "within", lane), (me, "at", plan["scope_id"]), (me, "uses", chosen.id)]
     measurement = measurement_id(me, judged["op_point"]) if "candidate" in judged["measured"] else None
     if judged["profile"]:
-        profile = _profile(graph, plan, judged, chosen)
+        profile = _profile(graph, plan, judged, chosen, hlo_sha)
         found += [(me, "produced", profile), (profile, "within", lane), (profile, "uses", chosen.id), (profile, "at", plan["scope_id"])]
         found += [(measurement, "based_on", profile)] if measurement else []
     if judged["verdict"] is not None:
@@ -158,9 +163,20 @@ def _edges(graph: Graph, plan: dict[str, Any], judged: dict[str, Any], chosen: C
     return [NewEdge(src, type_, dst, MADE_BY, how="rule") for src, type_, dst in found]
 
 
-def _profile(graph: Graph, plan: dict[str, Any], judged: dict[str, Any], chosen: ConfigurationFacts) -> str:
-    """The candidate's compile on this backend; one a configuration, the newest run's numbers in it."""
-    id_ = f"compile:{chosen.lane}/{plan['backend']}/{chosen.digest[:8]}"
-    data = {"status": "ok", "error": "", "topology": plan["backend"], "libtpu": "", "label": plan["device"], **judged["profile"]}
-    graph.put_nodes([NewNode(id_, "profile", f"{chosen.lane} on {plan['backend']}: {knob_text(chosen.knobs)}", MADE_BY, data=data)])
+def _profile(graph: Graph, plan: dict[str, Any], judged: dict[str, Any], chosen: ConfigurationFacts, hlo_sha: str) -> str:
+    """The candidate's compile on this backend with its ops and source lines, and what it adds to and removes from its baseline's."""
+    id_ = f"compile:{chosen.lane}/{plan['backend']}/{chosen.digest[:DIGEST_CHARS]}"
+    data = {
+        "status": "ok", "error": "", "topology": plan["backend"], "libtpu": "", "op_point": judged["op_point"], "knobs": chosen.knobs, "role": plan["role"],
+        "hlo_sha": hlo_sha, **judged["profile"],
+    }  # fmt: skip
+    try:
+        module = parse_hlo(graph.objects.get(hlo_sha), where=id_)
+        record_module(graph, id_, module, lane=chosen.lane, label=plan["device"], data=data)
+        baseline = plan["baseline"]
+        if baseline and graph.node(baseline["profile"]) is not None and baseline["profile"] != id_:
+            record_diff(graph, id_, baseline["profile"], diff(parse_hlo(graph.objects.get(baseline["hlo"]), where=baseline["profile"]), module))
+    except EvidenceError as error:  # a verdict doesn't hang on whether its program can be shown
+        told = {**data, "label": plan["device"], "unread": error.what}
+        graph.put_nodes([NewNode(id_, "profile", id_.partition(":")[2], MADE_BY, doc=f"{plan['device']}: {error.what}", data=told)])
     return id_

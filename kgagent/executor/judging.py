@@ -89,7 +89,7 @@ def judge_body(
         "verdict": verdict.verdict if trial else None,
         "reason": verdict.reason if trial else ("the measure of this lane" if sound else verdict.reason),
         "rule_inputs": verdict.inputs,
-        "profile": _profile(evidence.observations) if evidence else None,
+        "profile": _profile(evidence.observations) if evidence and evidence.hlo else None,
         "finished_at": now(),
     }
 

@@ -69,6 +69,7 @@ def _baseline(graph: Graph, lane: Lane) -> dict[str, Any]:
     stored = dict(graph.rows("SELECT a.role, a.sha FROM artefact a JOIN node n ON n.key = a.experiment WHERE n.id = ?", best.experiment))
     return {
         "experiment": best.experiment,
+        "profile": f"compile:{lane.name}/{BACKEND}/{best.configuration.rpartition('/')[2]}",
         "knobs": best.knobs,
         "speedup_vs_reference": best.speedup_vs_reference,
         "commit": best.commit_sha,

@@ -121,8 +121,9 @@ def _failed(done: Finished, note: Path) -> Traced:
         told = json.loads(note.read_bytes()[:65536])
         outcome, message = str(told["outcome"]), str(told["message"])[:2000]
     except (OSError, ValueError, KeyError, TypeError):
-        tail = " ".join(done.stderr.split())[-TAIL_CHARS:]
-        return Traced("crashed", f"the candidate's process ended with {done.returncode}: {tail or 'no message'}", (), done.wall_s)
+        tail = " ".join(done.stderr.split())[-TAIL_CHARS:] or "no message"
+        how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}"
+        return Traced("crashed", f"the candidate's process {how}: {tail}", (), done.wall_s)
     if outcome == "unavailable":
         raise Unavailable(message, hint="pip install 'kgagent[jax]'")
     return Traced(outcome if outcome in ("crashed", "refused") else "crashed", message, (), done.wall_s)

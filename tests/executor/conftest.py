@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from kgagent.executor import ensure_reference
+from kgagent.executor import ensure_reference, run_experiment
 from kgagent.graph import Graph, open_graph
 from kgagent.lanes import Lane, load_lane
 from kgagent.workspace import Workspace, create_workspace
-
-sys.path.insert(0, str(Path(__file__).parent))
-from toy import write_toy
-
-needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None or importlib.util.find_spec("flatbuffers") is None, reason="jax isn't installed")
+from tests.executor.toy import propose, write_toy
 
 
 @pytest.fixture(scope="session")
@@ -31,6 +26,28 @@ def toy_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with open_graph(workspace, write=True) as graph:
         ensure_reference(graph, lane)
     return workspace.root
+
+
+@pytest.fixture(scope="session")
+def decided_home(toy_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same after a supported experiment."""
+    home = tmp_path_factory.mktemp("decided") / "w"
+    shutil.copytree(toy_home, home)
+    workspace = Workspace(home)
+    lane = load_lane(workspace, "toy")
+    with open_graph(workspace, write=True) as graph:
+        run_experiment(graph, lane, propose(graph, lane, "dot"))
+    return home
+
+
+@pytest.fixture
+def quick(toy: Workspace) -> Workspace:
+    """One pair only, where the verdict doesn't matter."""
+    path = toy.lanes / "toy" / "lane.toml"
+    text = path.read_text()
+    assert "pairs = 3" in text
+    path.write_text(text.replace("pairs = 3", "pairs = 1", 1))
+    return toy
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """Run by tests as a program: do an experiment, or go on with what was cut, and be killed at a named step.
 
-`python interrupted.py WORKSPACE IMPL STEP WHEN`: WHEN is "before" (the step's work is done, its result not stored) or "after".
+`python -m tests.executor.interrupted WORKSPACE IMPL STEP WHEN`: WHEN is "before" (the step's work is done, its result not stored) or "after".
 """
 
 from __future__ import annotations
@@ -16,9 +16,7 @@ from kgagent.executor.journal import Journal
 from kgagent.graph import open_graph
 from kgagent.lanes import load_lane
 from kgagent.workspace import Workspace
-
-sys.path.insert(0, str(Path(__file__).parent))
-from toy import propose
+from tests.executor.toy import propose
 
 finish, close = Journal.finish, Journal.close
 

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 
 import pytest
-from toy import propose
 
 from kgagent.errors import Busy, Refused
-from kgagent.executor import ExperimentReport, frontier, run_experiment, verify
+from kgagent.executor import ExperimentReport, experiment_report, frontier, run_experiment, verify
 from kgagent.executor.journal import Journal, one_loop
-from kgagent.graph import Graph
-from kgagent.lanes import Lane
+from kgagent.graph import Graph, open_graph
+from kgagent.lanes import Lane, load_lane
+from kgagent.workspace import Workspace
+from tests.executor.toy import propose
 
 
 def run(toy_graph: tuple[Graph, Lane], impl: str, **more: object) -> ExperimentReport:
@@ -26,26 +26,51 @@ def nothing_open(graph: Graph) -> bool:
         return journal.open_runs() == ()
 
 
-@pytest.mark.parametrize(("impl", "verdict"), [("dot", "supported"), ("slow", "refuted")])
-def test_honest_candidates(toy_graph: tuple[Graph, Lane], impl: str, verdict: str) -> None:
-    graph, lane = toy_graph
-    before = frontier(graph, lane)
-    report = run(toy_graph, impl)
+def sound(graph: Graph, lane: Lane, report: ExperimentReport, verdict: str) -> None:
     assert (report.outcome, report.verdict) == ("completed", verdict), report.reason
     assert all(gate.result == "pass" for gate in report.gates), report.gates
-    after = frontier(graph, lane)
-    assert before is not None and after is not None
-    assert (after.experiment == report.experiment) == (verdict == "supported")
+    best = frontier(graph, lane)
+    assert best is not None and (best.experiment == report.experiment) == (verdict == "supported")
     state = graph.value("SELECT e.merge_state FROM experiment e JOIN node n ON n.key = e.key WHERE n.id = ?", report.experiment)
     assert state == ("candidate" if verdict == "supported" else "none")
     assert verify(graph.workspace).problems == ()
+    walk(graph, report)
+
+
+def test_a_faster_candidate_is_supported(decided_home: Path) -> None:
+    workspace = Workspace(decided_home)
+    with open_graph(workspace) as graph:
+        sound(graph, load_lane(workspace, "toy"), experiment_report(graph, "exp:toy/0002"), "supported")
+
+
+def test_a_slower_candidate_is_refuted(toy_graph: tuple[Graph, Lane]) -> None:
+    sound(*toy_graph, run(toy_graph, "slow"), "refuted")
+
+
+def walk(graph: Graph, report: ExperimentReport) -> None:
+    """From the verdict to its measurement, the profile and the configuration; and by way of the hypothesis."""
+
+    def follow(start: str, *types: str) -> str:
+        for type_ in types:
+            start = next(edge.dst for edge in graph.edges(src=start, type=type_))
+        return start
+
+    verdict = f"verdict:{report.experiment.removeprefix('exp:')}"
+    assert follow(verdict, "based_on", "based_on", "uses") == report.configuration
+    assert follow(report.experiment, "supports" if report.verdict == "supported" else "refutes", "based_on") == report.configuration
+    profile = follow(verdict, "based_on", "based_on")
+    assert graph.edges(src=profile, type="has_op")
+    lines = [edge.dst for op in graph.edges(src=profile, type="has_op") for edge in graph.edges(src=op.dst, type="from_line")]
+    assert any("candidate.py" in line for line in lines)
+    assert graph.edges(src=profile, type="differs_from")
+    assert Path(report.receipts).is_dir()
 
 
 @pytest.mark.parametrize(
     ("impl", "gate"),
     [
-        ("nan", "finite"), ("dtype", "signature"), ("shape", "signature"), ("tail", "parity"), ("imprecise", "parity"), ("ignores", "parity"),
-        ("plain", "not_a_noop"), ("claims_loop", "mechanism"), ("edits", "immutable"),
+        ("nan", "finite"), ("dtype", "signature"), ("shape", "signature"), ("tail", "parity"), ("imprecise", "parity"),
+        ("plain", "not_a_noop"), ("claims_loop", "mechanism"),
     ],
 )  # fmt: skip
 def test_gates_stop_unsound_candidates(toy_graph: tuple[Graph, Lane], impl: str, gate: str) -> None:
@@ -55,6 +80,15 @@ def test_gates_stop_unsound_candidates(toy_graph: tuple[Graph, Lane], impl: str,
     assert gate in report.reason and "\n" not in report.reason
     assert nothing_open(toy_graph[0])
     assert verify(toy_graph[0].workspace).problems == ()
+
+
+def test_a_candidate_that_edits_its_own_exam_fails(quick: Workspace) -> None:
+    lane = load_lane(quick, "toy")
+    with open_graph(quick, write=True) as graph:
+        report = run((graph, lane), "edits")
+    assert report.verdict == "invalid"
+    assert [gate.name for gate in report.gates if gate.result == "fail"] == ["immutable"]
+    assert "inputs.py changed" in report.reason
 
 
 @pytest.mark.parametrize(
@@ -75,14 +109,12 @@ def test_bad_candidates_are_recorded_as_what_they_are(toy_graph: tuple[Graph, La
     assert not any(graph.workspace.scratch.iterdir())
 
 
-def test_forked_sleepers_are_gone_in_time(toy_graph: tuple[Graph, Lane], tmp_path: Path) -> None:
+def test_forked_sleepers_are_gone_in_time(toy_graph: tuple[Graph, Lane]) -> None:
     started = time.monotonic()
     report = run(toy_graph, "forks")
     assert report.outcome == "timeout"
     assert time.monotonic() - started < 4 + 5
-    note = Path("/tmp/kgagent-toy-pid")
-    pid = int(note.read_text())
-    note.unlink()
+    pid = int((toy_graph[1].folder / "pid").read_text())
     stat = Path(f"/proc/{pid}/stat")
     assert not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 
@@ -103,8 +135,6 @@ def test_decided_hypotheses_and_repeats_are_refused(toy_graph: tuple[Graph, Lane
 
 
 def test_changed_code_and_second_loop_are_refused(toy_graph: tuple[Graph, Lane]) -> None:
-    from kgagent.lanes import load_lane
-
     graph, lane = toy_graph
     hypothesis = propose(graph, lane, "dot")
     with one_loop(graph.workspace), pytest.raises(Busy, match="another kgagent"):
@@ -113,18 +143,3 @@ def test_changed_code_and_second_loop_are_refused(toy_graph: tuple[Graph, Lane])
     with pytest.raises(Refused, match="code changed"):
         run_experiment(graph, load_lane(graph.workspace, "toy"), hypothesis)
     assert nothing_open(graph)
-
-
-def test_a_reader_walks_from_verdict_to_configuration(toy_graph: tuple[Graph, Lane]) -> None:
-    graph, _ = toy_graph
-    report = run(toy_graph, "dot")
-
-    def follow(start: str, *types: str) -> str:
-        for type_ in types:
-            start = next(edge.dst for edge in graph.edges(src=start, type=type_))
-        return start
-
-    verdict = f"verdict:{report.experiment.removeprefix('exp:')}"
-    assert follow(verdict, "based_on", "based_on", "uses") == report.configuration
-    assert follow(report.experiment, "supports", "based_on") == report.configuration
-    assert os.path.isdir(report.receipts)

@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from toy import write_toy
 
 from kgagent.errors import StorageError
 from kgagent.executor import ensure_reference, resume, verify
@@ -20,13 +19,15 @@ from kgagent.executor.branches import repository
 from kgagent.executor.journal import Journal
 from kgagent.graph import open_graph
 from kgagent.workspace import Workspace, create_workspace
+from tests.executor.toy import write_toy
 
-PROGRAM = str(Path(__file__).parent / "interrupted.py")
-STEPS = ("plan", "commit", "trace", "seeds", "check", "noise", "pair-0", "pair-1", "pair-2", "judge", "receipts", "close")
+ROOT = Path(__file__).parents[2]
+PROGRAM = [sys.executable, "-m", "tests.executor.interrupted"]
+STEPS = ("plan", "commit", "trace", "seeds", "check", "noise", "pair-0", "judge", "receipts", "close")
 
 
 def drive(home: Path, step: str, when: str, impl: str = "dot") -> int:
-    return subprocess.run([sys.executable, PROGRAM, str(home), impl, step, when], capture_output=True, timeout=120, check=False).returncode
+    return subprocess.run([*PROGRAM, str(home), impl, step, when], cwd=ROOT, capture_output=True, timeout=120, check=False).returncode
 
 
 def branches(workspace: Workspace) -> list[str]:
@@ -34,26 +35,28 @@ def branches(workspace: Workspace) -> list[str]:
     return told.stdout.split()
 
 
-def test_killed_at_every_step_before_and_after_its_result_is_stored(toy: Workspace) -> None:
+@pytest.mark.slow
+def test_killed_at_every_step_before_and_after_its_result_is_stored(quick: Workspace) -> None:
     for step in STEPS:
         for when in ("before", "after"):
-            assert drive(toy.root, step, when) == -signal.SIGKILL, f"was not killed {when} {step}"
-    with open_graph(toy, write=True) as graph:
+            assert drive(quick.root, step, when) == -signal.SIGKILL, f"was not killed {when} {step}"
+    with open_graph(quick, write=True) as graph:
         assert resume(graph) == ()
         rows = graph.rows("SELECT n.id, e.filed, v.verdict FROM experiment e JOIN node n ON n.key = e.key LEFT JOIN verdict v ON v.experiment = e.key")
-        assert rows == [("exp:toy/0001", 1, None), ("exp:toy/0002", 1, "supported")]
+        assert [row[:2] for row in rows] == [("exp:toy/0001", 1), ("exp:toy/0002", 1)]
+        assert rows[1][2] in ("supported", "inconclusive")  # one pair may not decide
         assert graph.value("SELECT count(*) FROM hypothesis") == 1
         assert graph.value("SELECT count(*) FROM comparison") == 1
-    with Journal(toy) as journal:
+    with Journal(quick) as journal:
         attempts = journal.steps("exp:toy/0002")
     # once to be killed before its result was stored, once whole: never again after that
     assert attempts == {step: 2 for step in STEPS if step != "close"}
-    assert sorted(branches(toy)) == ["kg/toy/0001", "kg/toy/0002"]
-    assert verify(toy).problems == ()
+    assert sorted(branches(quick)) == ["kg/toy/0001", "kg/toy/0002"]
+    assert verify(quick).problems == ()
 
 
 def test_ctrl_c_leaves_nothing_running_and_can_be_gone_on_from(toy: Workspace) -> None:
-    child = subprocess.Popen([sys.executable, PROGRAM, str(toy.root), "hangs", "never", "after"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    child = subprocess.Popen([*PROGRAM, str(toy.root), "hangs", "never", "after"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     for line in child.stdout:
         if line.startswith("tracing"):
@@ -69,13 +72,13 @@ def test_ctrl_c_leaves_nothing_running_and_can_be_gone_on_from(toy: Workspace) -
     assert (report.outcome, report.verdict) == ("timeout", "invalid")
 
 
-def test_an_edit_in_between_changes_nothing_that_was_begun(toy: Workspace) -> None:
-    assert drive(toy.root, "seeds", "after") == -signal.SIGKILL
-    candidate = toy.lanes / "toy" / "candidate.py"
+def test_an_edit_in_between_changes_nothing_that_was_begun(quick: Workspace) -> None:
+    assert drive(quick.root, "seeds", "after") == -signal.SIGKILL
+    candidate = quick.lanes / "toy" / "candidate.py"
     candidate.write_text("def candidate(x, w, *, impl):\n    raise SystemExit\n")
-    with open_graph(toy, write=True) as graph:
+    with open_graph(quick, write=True) as graph:
         (report,) = resume(graph)
-    assert report.verdict == "supported"
+    assert report.outcome == "completed" and report.verdict in ("supported", "inconclusive"), report.reason
 
 
 def test_a_blocked_folder_is_one_error_and_then_goes_on(toy: Workspace) -> None:

@@ -8,7 +8,6 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from toy import propose
 
 from kgagent.errors import StorageError, UnknownThing
 from kgagent.executor import frontier, refile, run_experiment, verify
@@ -17,17 +16,17 @@ from kgagent.graph import open_graph
 from kgagent.lanes import load_lane
 from kgagent.objects import Objects
 from kgagent.workspace import Workspace
+from tests.executor.toy import propose
 
 
 @pytest.fixture(scope="module")
-def lived_in_home(toy_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def lived_in_home(decided_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The toy workspace after a supported, a crashed, and a rerun experiment."""
     home = tmp_path_factory.mktemp("lived") / "w"
-    shutil.copytree(toy_home, home)
+    shutil.copytree(decided_home, home)
     workspace = Workspace(home)
     lane = load_lane(workspace, "toy")
     with open_graph(workspace, write=True) as graph:
-        run_experiment(graph, lane, propose(graph, lane, "dot"))
         crashed = propose(graph, lane, "raises")
         run_experiment(graph, lane, crashed)
         propose(graph, lane, "raises", whats_new="never run")

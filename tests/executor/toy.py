@@ -49,7 +49,7 @@ def candidate(x, w, *, impl):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         if os.fork() == 0:
             os.setsid()
-            with open(os.environ.get("KG_TEST_PID", "/tmp/kgagent-toy-pid"), "w") as note:
+            with open(os.path.join(os.path.dirname(candidate.__code__.co_filename), "pid"), "w") as note:
                 note.write(str(os.getpid()))
             time.sleep(600)
         time.sleep(600)
@@ -72,7 +72,7 @@ def candidate(x, w, *, impl):
     if impl == "ignores":
         return x + 0 * w
     if impl == "edits":
-        with open(candidate.__code__.co_filename.replace("candidate", "inputs"), "a") as file:
+        with open(os.path.join(os.path.dirname(candidate.__code__.co_filename), "inputs.py"), "a") as file:
             file.write("\\n# easier\\n")
         return x @ w
     if impl in ("dot", "claims_loop"):

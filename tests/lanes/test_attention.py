@@ -18,11 +18,14 @@ needs_jax = pytest.mark.skipif(importlib.util.find_spec("jax") is None or import
 
 
 def module(name: str) -> ModuleType:
+    """Imported without leaving bytecode in a folder that is shipped."""
     spec = importlib.util.spec_from_file_location(f"attention_{name}", shipped_lanes() / "attention" / f"{name}.py")
     assert spec is not None and spec.loader is not None
     loaded = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = loaded
+    written, sys.dont_write_bytecode = sys.dont_write_bytecode, True
     spec.loader.exec_module(loaded)
+    sys.dont_write_bytecode = written
     return loaded
 
 
