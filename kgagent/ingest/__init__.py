@@ -1,5 +1,6 @@
 """Source into graph: repo walk, tree-sitter symbols, JAX and Pallas extraction."""
 
+from kgagent.ingest.forget import forget as forget
 from kgagent.ingest.query import list_kernels as list_kernels
 from kgagent.ingest.query import list_sources as list_sources
 from kgagent.ingest.records import IngestReport as IngestReport

@@ -10,6 +10,7 @@ from typing import Any
 from kgagent.graph import Graph
 from kgagent.graph.words import split_identifier
 from kgagent.ingest.records import KernelRow, Place, SourceRow, Tunable
+from kgagent.ingest.sources import FETCHED
 
 
 def list_sources(graph: Graph) -> tuple[SourceRow, ...]:
@@ -44,6 +45,8 @@ def list_sources(graph: Graph) -> tuple[SourceRow, ...]:
 
 def staleness(graph: Graph, source: int, root: str, locator: str) -> str:
     """Why a source should be read again; '' when every file on disk still is what was read."""
+    if locator.partition(":")[0] in FETCHED:
+        return ""
     if not os.path.isdir(root):
         return f"{root} is gone"
     changed = 0

@@ -38,7 +38,7 @@ class _Job:
 
 def ingest(graph: Graph, locators: Sequence[str], *, progress: Progress | None = None) -> tuple[IngestReport, ...]:
     """Read each source into the graph, in the order given; each is whole before the next begins."""
-    sources = [locate(locator) for locator in dict.fromkeys(locators)]  # a mistyped one is told before the first is read
+    sources = [locate(locator, graph.workspace.raw / "trees") for locator in dict.fromkeys(locators)]  # a mistyped one is told before the first is read
     jobs = []
     for source in sources:
         found, skipped = files_of(source, SUFFIXES)

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from kgagent.errors import IngestError
 
+FETCHED = ("pypi", "git")  # pinned when they were fetched: never stale
+
 
 @dataclass(frozen=True, slots=True)
 class Source:
@@ -24,13 +26,15 @@ class Source:
     folders: tuple[str, ...] = ("",)  # below root; a file is a folder of one
 
 
-def locate(locator: str) -> Source:
-    """The source a person means; `IngestError` says what else they could write."""
+def locate(locator: str, trees: Path) -> Source:
+    """The source a person means, fetched below `trees` where it must be; `IngestError` says what else they could write."""
     scheme, _, rest = locator.partition(":")
     if scheme == "pkg":
         return installed(rest, locator)
-    if scheme in ("pypi", "git"):
-        raise IngestError(f"{scheme}: sources are fetched before they are located", where=locator)
+    if scheme in FETCHED:
+        from kgagent.ingest.fetch import fetch
+
+        return fetch(locator, trees)
     return on_disk(locator)
 
 

@@ -75,6 +75,27 @@ class Update:
         self.data = self.counts()
         graph.execute("UPDATE source SET data = ?, revision = ? WHERE key = ?", json.dumps(self.data), plan.revision(), self.key)
 
+    def remove(self) -> None:
+        """Take all of the source's files out; its own row is left to the caller."""
+        self.writer = Writer(self.graph, files=0)
+        self.sweep = Sweep(self.graph)
+        self.modules = load_modules(self.graph)
+        self.take_out()
+
+    def take_out(self) -> None:
+        """Deleted files go, dependents are resolved again, what vanished is swept."""
+        gone = [change.key for change in self.plan.deleted if change.key is not None]
+        for change in self.plan.deleted:
+            self.modules.remove(change.was_module, change.key)
+            self.moved.add(change.was_module)
+        self.add_dependents()
+        for key in gone:
+            self.sweep.watch(key)
+            clear_file(self.graph.db, key)
+        self.relate()
+        self.writer.finish()
+        self.sweep.run(self.writer, gone)
+
     # what was read
 
     def put_source(self) -> int:
