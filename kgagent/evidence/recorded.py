@@ -107,7 +107,10 @@ class Concepts:
 
     def at(self, frame: Frame) -> tuple[str, tuple[str, ...]]:
         """(symbol, concepts), foremost first: what is mentioned often there and seldom elsewhere says most."""
-        id_ = line_id(frame)
+        return self.of_line(line_id(frame))
+
+    def of_line(self, id_: str) -> tuple[str, tuple[str, ...]]:
+        """The same for a line node."""
         if id_ not in self._places:
             symbol = self.graph.value(
                 "SELECT b.id FROM edge e JOIN node a ON a.key = e.src JOIN node b ON b.key = e.dst WHERE a.id = ? AND e.type = 'within'", id_

@@ -1,0 +1,120 @@
+"""Add a profile to a workspace: its bytes and HLO into raw/, its operations into the graph; and file it again in a rebuilt graph.
+
+The manifest is written last: a profile that isn't in raw/profiles was not added, whatever a crash left in raw/objects.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from kgagent.errors import EvidenceError, StorageError, UsageError
+from kgagent.evidence.hlo import Module, parse_hlo
+from kgagent.evidence.hlo_proto import modules_beside, modules_in_trace
+from kgagent.evidence.profile import Profile
+from kgagent.evidence.record import Recorded
+from kgagent.evidence.record_run import record_profile
+from kgagent.evidence.weigh import Weighed, weigh_profile
+from kgagent.evidence.xplane import read_profile, trace_files
+from kgagent.graph.store import Graph
+from kgagent.objects import canonical_json
+from kgagent.workspace import write_atomic
+
+_NAME = re.compile(r"[A-Za-z0-9][\w.\-]{0,80}$")
+FOLDER = "profiles"
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """A profile as it stands in the workspace now."""
+
+    id: str
+    recorded: Recorded
+    profile: Profile
+    weighed: Weighed
+    modules: tuple[str, ...]  # HLO found for it
+    missing_hlo: tuple[str, ...]  # modules that ran, whose HLO is neither in the trace nor given
+
+
+def profile_id(run: str) -> str:
+    """The node of an added profile."""
+    return f"profile:{run}"
+
+
+def add_profile(graph: Graph, path: Path, *, run: str, lane: str | None = None, hlo: Sequence[Path] = (), label: str = "measured") -> Added:
+    """Read a trace (file or log folder, several hosts), join it to its HLO, keep both in raw/, record it as `profile:RUN`.
+
+    A trace may have lost its HLO: `hlo` are texts of the executables, and win over the trace's own.
+    """
+    if not _NAME.match(run):
+        raise UsageError(f"{run!r} can't name a profile", hint="letters, digits, dots, dashes and underscores")
+    if lane is not None:
+        graph.need(f"lane:{lane}")
+    files = trace_files(path)
+    profile = read_profile(path)
+    texts = _texts(files, hlo)
+    manifest: dict[str, Any] = {"run": run, "lane": lane, "label": label, "path": str(path)}
+    added = _record(graph, manifest, profile, texts)
+    manifest["traces"] = [{"host": file.name.removesuffix(".xplane.pb"), "sha": graph.objects.put(file.read_bytes())} for file in files]
+    manifest["hlo"] = [{"module": name, "sha": graph.objects.put(text.encode())} for name, text in texts]
+    folder = graph.workspace.raw / FOLDER
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_atomic(folder / f"{run}.json", canonical_json(manifest).encode())
+    except OSError as error:
+        raise StorageError(f"can't keep the profile: {error.strerror or error}", where=str(folder), hint="free disk space, then add it again") from error
+    return added
+
+
+def _texts(files: Iterable[Path], given: Sequence[Path]) -> list[tuple[str, str]]:
+    """(module, text) from what was given, the traces, and what stands beside them; equal ones once."""
+    found: dict[tuple[str, str], None] = {}
+    for path in given:
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise EvidenceError(f"HLO text can't be read: {error}", where=str(path)) from error
+        found[parse_hlo(text, where=str(path)).name, text] = None
+    for file in files:
+        for name, text in (*modules_in_trace(file.read_bytes(), where=str(file)), *modules_beside(file.parent)):
+            found[name, text] = None
+    return list(found)
+
+
+def _record(graph: Graph, manifest: dict[str, Any], profile: Profile, texts: Iterable[tuple[str, str]]) -> Added:
+    ran = {op.module for op in profile.ops()}
+    modules: dict[str, list[Module]] = defaultdict(list)
+    for name, text in texts:
+        if name in ran:  # a trace holds every module of its process, most of which never ran in it
+            modules[name].append(parse_hlo(text))
+    weighed = weigh_profile(profile, modules)
+    missing = tuple(sorted(ran - set(modules)))
+    data = {"missing_hlo": list(missing), "hlo_modules": sorted(modules)}
+    recorded = record_profile(graph, profile_id(manifest["run"]), profile, weighed, lane=manifest["lane"], label=manifest["label"], data=data)
+    return Added(profile_id(manifest["run"]), recorded, profile, weighed, tuple(sorted(modules)), missing)
+
+
+def restore_profiles(graph: Graph) -> tuple[str, ...]:
+    """Record every profile of raw/profiles again, as for a rebuilt graph; returns their ids."""
+    out = []
+    for path in sorted((graph.workspace.raw / FOLDER).glob("*.json")):
+        try:
+            manifest = json.loads(path.read_text(encoding="utf-8"))
+            traces, texts = manifest["traces"], manifest["hlo"]
+        except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+            raise StorageError(f"a profile's manifest is damaged: {error}", where=str(path), hint="add the profile again") from error
+        if manifest["lane"] is not None and graph.node(f"lane:{manifest['lane']}") is None:
+            manifest["lane"] = None  # the lane's folder is gone; its profile is still evidence
+        with tempfile.TemporaryDirectory(prefix="kgagent-profile-") as name:
+            for trace in traces:
+                (Path(name) / f"{trace['host']}.xplane.pb").write_bytes(graph.objects.get(trace["sha"]))
+            profile = read_profile(Path(name))
+        named = Profile(manifest["path"], profile.hosts, profile.devices, profile.jax, profile.absent)
+        out.append(_record(graph, manifest, named, [(text["module"], graph.objects.get(text["sha"]).decode()) for text in texts]).id)
+    return tuple(out)
