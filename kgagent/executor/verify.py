@@ -14,7 +14,7 @@ from kgagent.errors import KgError, StorageError, UnknownThing
 from kgagent.executor import decode
 from kgagent.executor.gates import judge
 from kgagent.executor.judging import evidence_of
-from kgagent.executor.receipts import SUMS, Receipt, read_chain, run_folder
+from kgagent.executor.receipts import Receipt, read_chain, run_folder
 from kgagent.executor.records import Interval, Problem, VerifyReport
 from kgagent.executor.rule import decide
 from kgagent.executor.snapshot import stored_lane
@@ -27,8 +27,8 @@ SAME = 1e-9  # library versions may round the last digit differently
 
 
 def verify(workspace: Workspace, target: str | None = None) -> VerifyReport:
-    """Check one run (an experiment id, a run's folder, or a file in it), or everything there is."""
-    folders = [_folder(workspace, target)] if target else sorted(path for path in workspace.runs.glob("*") if path.is_dir())
+    """Check one run (an experiment id, a run's folder, a file of it), or everything there is."""
+    folders = _folders(workspace, target) if target else sorted(path for path in workspace.runs.glob("*") if path.is_dir())
     problems: list[Problem] = []
     artefacts: set[str] = set()
     receipts = 0
@@ -46,16 +46,29 @@ def verify(workspace: Workspace, target: str | None = None) -> VerifyReport:
     return VerifyReport(len(folders), receipts, len(artefacts), tuple(problems))
 
 
-def _folder(workspace: Workspace, target: str) -> Path:
-    by_id = run_folder(workspace, target)
-    if "/" in target and by_id.is_dir():
-        return by_id
-    for path in (Path(target), workspace.runs / target):
-        folder = path.parent if path.is_file() else path
-        if (folder / SUMS).is_file():
-            return folder
-    known = ", ".join(sorted(path.name for path in workspace.runs.glob("*"))[:5])
+def _folders(workspace: Workspace, target: str) -> list[Path]:
+    """Runs meant by an id, a run's folder or its name, a receipt's file, or an artefact's file (then all runs that hold it)."""
+    everything = sorted(path for path in workspace.runs.glob("*") if path.is_dir())
+    by_name = [run_folder(workspace, target)] if "/" in target else [workspace.runs / target]
+    found = [folder for folder in by_name if folder in everything]
+    path = Path(target).resolve()
+    if not found and path.exists():
+        home = path.parent if path.is_file() else path
+        found = [folder for folder in everything if folder.resolve() == home]
+        if path.is_relative_to(workspace.objects):
+            found = [folder for folder in everything if f"{home.name}{path.name}" in _named(folder)]
+    if found:
+        return found
+    known = ", ".join(folder.name for folder in everything[:5])
     raise UnknownThing(f"no run {target!r}", where=str(workspace.runs), hint=f"runs: {known}" if known else "kgagent run LANE makes one")
+
+
+def _named(folder: Path) -> set[str]:
+    """Hashes of the artefacts that a run's receipts name; none where the chain is damaged."""
+    try:
+        return {sha for receipt in read_chain(folder) for sha in receipt.told.get("artefacts", {}).values()}
+    except StorageError:
+        return set()
 
 
 def _run_problems(workspace: Workspace, folder: Path, chain: tuple[Receipt, ...]) -> Iterator[Problem]:

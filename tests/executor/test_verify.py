@@ -45,6 +45,9 @@ def test_all_is_well(lived_in: Workspace) -> None:
     report = verify(lived_in)
     assert report.ok and (report.runs, report.receipts) == (5, 25)
     assert verify(lived_in, "exp:toy/0002").ok and verify(lived_in, "toy/0002").runs == 1 and verify(lived_in, "toy-0002").ok
+    assert verify(lived_in, str(lived_in.runs / "toy-0002" / "04-judge.json")).runs == 1
+    everywhere = read_chain(lived_in.runs / "toy-0001")[0].told["artefacts"]["file:inputs.py"]
+    assert verify(lived_in, str(Objects(lived_in.objects).path(everywhere))).runs == 5
     with pytest.raises(UnknownThing, match="no run"):
         verify(lived_in, "toy/0042")
 
