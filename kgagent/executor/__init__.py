@@ -1,6 +1,7 @@
 """Runs experiments, judges them, and remembers: nothing a proposer says is taken on trust."""
 
 from kgagent.executor.frontier import frontier as frontier
+from kgagent.executor.journal import one_loop as one_loop
 from kgagent.executor.memory import create_hypothesis as create_hypothesis
 from kgagent.executor.preflight import preflight as preflight
 from kgagent.executor.preflight import refile_preflights as refile_preflights

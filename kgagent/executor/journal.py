@@ -9,10 +9,12 @@ import fcntl
 import json
 import os
 import sqlite3
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from kgagent.errors import Busy, StorageError
@@ -124,22 +126,39 @@ class Journal:
         self._write("INSERT OR REPLACE INTO noise(place, floor_frac, payload, measured_at) VALUES (?, ?, ?, ?)", place, floor_frac, text, now())
 
 
+_held = threading.local()
+
+
 @contextmanager
 def one_loop(workspace: Workspace) -> Iterator[None]:
-    """Only one process runs experiments in a workspace; the lock dies with its holder, however that dies."""
+    """Only one thread of one process runs experiments in a workspace; the lock dies with its holder, however that dies.
+
+    Its holder may take it again, so that a loop can keep it from its first experiment to its last.
+    """
     path = workspace.raw / "journal.lock"
+    mine: set[Path] = _held.__dict__.setdefault("paths", set())
+    if path in mine:
+        yield
+        return
+    handle = _lock(path, workspace)
+    mine.add(path)
+    try:
+        yield
+    finally:
+        mine.discard(path)
+        os.close(handle)
+
+
+def _lock(path: Path, workspace: Workspace) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     except OSError as error:
         raise StorageError(f"can't lock the journal: {error.strerror or error}", where=str(path), hint="choose a workspace you can write to") from error
     try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise Busy(
-                "another kgagent runs experiments in this workspace", where=str(workspace.root), hint="wait for it, or stop it, then run this again"
-            ) from error
-        yield
-    finally:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
         os.close(handle)
+        hint = "wait for it, or stop it, then run this again"
+        raise Busy("another kgagent runs experiments in this workspace", where=str(workspace.root), hint=hint) from error
+    return handle

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from pathlib import Path
 
@@ -137,8 +138,20 @@ def test_decided_hypotheses_and_repeats_are_refused(toy_graph: tuple[Graph, Lane
 def test_changed_code_and_second_loop_are_refused(toy_graph: tuple[Graph, Lane]) -> None:
     graph, lane = toy_graph
     hypothesis = propose(graph, lane, "dot")
-    with one_loop(graph.workspace), pytest.raises(Busy, match="another kgagent"):
+    holding, let_go = threading.Event(), threading.Event()
+
+    def other_loop() -> None:
+        with one_loop(graph.workspace), one_loop(graph.workspace):
+            holding.set()
+            let_go.wait(20)
+
+    other = threading.Thread(target=other_loop)
+    other.start()
+    holding.wait(20)
+    with pytest.raises(Busy, match="another kgagent"):
         run_experiment(graph, lane, hypothesis)
+    let_go.set()
+    other.join()
     (lane.folder / "candidate.py").write_text((lane.folder / "candidate.py").read_text() + "# edited\n")
     with pytest.raises(Refused, match="code changed"):
         run_experiment(graph, load_lane(graph.workspace, "toy"), hypothesis)
