@@ -1,0 +1,78 @@
+"""The memory peak of a scheduled module beside the compiler's own figure, and the buffers it is made of."""
+
+from __future__ import annotations
+
+import pytest
+
+from kgagent.compiler import aot_compile
+from kgagent.evidence.hlo import Module, parse_hlo
+from kgagent.evidence.liveness import memory_peak
+from tests.evidence import programs
+
+pytestmark = pytest.mark.skipif(not programs.HAVE_LIBTPU, reason="libtpu is not installed")
+
+CHAIN = """HloModule chain, is_scheduled=true
+
+%update (p: f32[4,256], q: f32[1,256], i: s32[]) -> f32[4,256] {
+  %p = f32[4,256]{1,0} parameter(0)
+  %q = f32[1,256]{1,0} parameter(1)
+  %i = s32[] parameter(2)
+  %z = s32[] constant(0)
+  ROOT %u = f32[4,256]{1,0} dynamic-update-slice(%p, %q, %i, %z)
+}
+
+ENTRY %main (x: f32[4,256], i: s32[]) -> f32[4,256] {
+  %x = f32[4,256]{1,0} parameter(0)
+  %i = s32[] parameter(1)
+  %a = f32[4,256]{1,0} negate(%x)
+  %b = f32[4,256]{1,0} exponential(%a)
+  %c = f32[1,256]{1,0:S(1)} slice(%b), slice={[0:1], [0:256]}
+  %t = (f32[4,256]{1,0}, f32[4,256]{1,0}) tuple(%a, %b)
+  %g = f32[4,256]{1,0} get-tuple-element(%t), index=1
+  %d = f32[4,256]{1,0} fusion(%g, %c, %i), kind=kLoop, calls=%update
+  %e = f32[4,256]{1,0} sine(%d)
+  ROOT %f = f32[4,256]{1,0} cosine(%e)
+}
+"""
+
+
+def test_aliases_tuples_and_updates_in_place() -> None:
+    """`a` dies at `b` though a tuple names it; `d` overwrites `b`; VMEM costs no HBM: never more than two arrays beside the argument."""
+    peak = memory_peak(parse_hlo(CHAIN))
+    array = 4 * 256 * 4
+    assert (peak.argument_bytes, peak.peak_bytes) == (array + 4, 3 * array + 4)
+    assert {buffer.name for buffer in peak.buffers} == {"x", "i", "a", "b"} and peak.at == "b"
+
+
+def test_attention_peaks_at_its_score_matrix(einsum: Module) -> None:
+    compiled = aot_compile(programs.einsum_export(), "v6e:2x2")
+    assert compiled.memory is not None and compiled.memory.peak_bytes is not None
+    peak = memory_peak(einsum)
+    assert peak.peak_bytes == pytest.approx(compiled.memory.peak_bytes, rel=0.01)
+    assert peak.argument_bytes == compiled.memory.argument_bytes
+    largest = peak.buffers[0]
+    assert (largest.shape, largest.kind) == ("f32[8,2048,2048]", "temporary") and "programs.py" in largest.line
+
+
+@pytest.mark.parametrize("scanned", [True, False])
+def test_a_backward_pass_peaks_where_the_compiler_says(scanned: bool) -> None:
+    import jax
+    import jax.numpy as jnp
+
+    def loss(weights, x):
+        if scanned:
+            x, _ = jax.lax.scan(lambda x, w: (jnp.tanh(x @ w), None), x, weights)
+        else:
+            for n in range(6):
+                x = jnp.tanh(x @ weights[n])
+        return (x**2).sum()
+
+    shapes = jax.ShapeDtypeStruct((6, 1024, 1024), jnp.float32), jax.ShapeDtypeStruct((8192, 1024), jnp.float32)
+    exported = bytes(jax.export.export(jax.jit(jax.grad(loss)), platforms=["tpu"])(*shapes).serialize())
+    compiled = aot_compile(exported, "v6e:2x2")
+    assert compiled.memory is not None and compiled.memory.peak_bytes is not None
+    peak = memory_peak(parse_hlo(compiled.hlo_text))
+    assert peak.peak_bytes == pytest.approx(compiled.memory.peak_bytes, rel=0.15)
+    assert sum(buffer.buffer_bytes for buffer in peak.buffers) == peak.peak_bytes
+    temporaries = [buffer for buffer in peak.buffers if buffer.kind == "temporary" and buffer.buffer_bytes > 2**20]
+    assert temporaries and all("test_liveness.py" in " ".join(buffer.frames) for buffer in temporaries)
