@@ -9,7 +9,9 @@ from kgagent.executor.records import ExperimentReport as ExperimentReport
 from kgagent.executor.records import FrontierRow as FrontierRow
 from kgagent.executor.records import Preflight as Preflight
 from kgagent.executor.records import VerifyReport as VerifyReport
+from kgagent.executor.refile import RefileReport as RefileReport
 from kgagent.executor.refile import refile as refile
+from kgagent.executor.refile import refile_all as refile_all
 from kgagent.executor.report import experiment_report as experiment_report
 from kgagent.executor.run import ensure_reference as ensure_reference
 from kgagent.executor.run import resume as resume

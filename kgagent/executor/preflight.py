@@ -104,7 +104,11 @@ def refile_preflights(graph: Graph) -> int:
     """Record again all preflights that raw/ tells of; for a rebuilt graph."""
     paths = sorted((graph.workspace.raw / FOLDER).glob("*.json"))
     for path in paths:
-        record_preflight(graph, json.loads(path.read_text(encoding="utf-8")))
+        try:
+            told = json.loads(path.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise StorageError("a kept preflight can't be read", where=str(path), hint="delete it and run the preflight again") from error
+        record_preflight(graph, told)
     return len(paths)
 
 

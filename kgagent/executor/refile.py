@@ -1,31 +1,49 @@
-"""Fill a rebuilt graph with the experiments that raw/runs tells of, through the same refusing tables."""
+"""Fill a rebuilt graph with the experiments that raw/ tells of, through the same refusing tables."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from kgagent.errors import KgError, StorageError
 from kgagent.executor.filing import file_experiment, filed, write_subject
 from kgagent.executor.kept import kept_hypotheses
+from kgagent.executor.preflight import refile_preflights
 from kgagent.executor.receipts import SUMS, Receipt, read_chain
+from kgagent.executor.records import Problem
 from kgagent.graph import Graph
 
 
+@dataclass(frozen=True, slots=True)
+class RefileReport:
+    """What came back, and what could not."""
+
+    experiments: int
+    preflights: int
+    problems: tuple[Problem, ...]
+
+
 def refile(graph: Graph) -> int:
-    """File what isn't filed yet, in the order it happened; returns how many. Damaged chains are told together, after the sound ones are in."""
+    """File what isn't filed yet and return how many experiments that was; `StorageError` tells of what could not be, after the rest is in."""
+    report = refile_all(graph)
+    if report.problems:
+        told = "; ".join(f"{problem.what} ({problem.where})" for problem in report.problems)
+        what = f"{len(report.problems)} runs can't be filed again: {told}"
+        raise StorageError(what, where=str(graph.workspace.runs), hint="kgagent verify says what changed")
+    return report.experiments
+
+
+def refile_all(graph: Graph) -> RefileReport:
+    """Hypotheses, experiments and preflights, in the order they happened; damage is told and never stops the rest."""
     chains: list[tuple[Receipt, ...]] = []
     wrong: list[KgError] = []
-    for sums in sorted(graph.workspace.runs.glob(f"*/{SUMS}")):
+    for folder in sorted(path for path in graph.workspace.runs.glob("*") if (path / SUMS).is_file()):
         try:
-            chains.append(read_chain(sums.parent))
+            chains.append(read_chain(folder))
         except StorageError as error:
             wrong.append(error)
     missing = [chain for chain in chains if not filed(graph, str(chain[0].told["experiment"]))]
-    # hypotheses in the order they were written: a later one says what is new against an earlier one
-    subjects = [*kept_hypotheses(graph.workspace), *(chain[0].told for chain in missing)]
-    for subject in sorted(subjects, key=_written_at):
-        with graph.transaction():
-            write_subject(graph, subject, lane_as_judged=True)
+    wrong += _subjects(graph, missing)
     done = 0
     for chain in sorted(missing, key=lambda chain: str(chain[0].told["started_at"])):
         try:
@@ -33,12 +51,29 @@ def refile(graph: Graph) -> int:
             done += 1
         except KgError as error:
             wrong.append(error)
-    if wrong:
-        told = "; ".join(f"{error.what} ({error.where})" for error in wrong)
-        raise StorageError(
-            f"{len(wrong)} of {len(chains) + len(wrong)} runs can't be filed again: {told}", where=str(graph.workspace.runs), hint="kgagent verify"
-        )
-    return done
+    preflights = 0
+    try:
+        preflights = refile_preflights(graph)
+    except KgError as error:
+        wrong.append(error)
+    return RefileReport(done, preflights, tuple(Problem(error.where, error.what) for error in wrong))
+
+
+def _subjects(graph: Graph, missing: list[tuple[Receipt, ...]]) -> list[KgError]:
+    """Hypotheses in the order they were written: a later one says what is new against an earlier one."""
+    wrong: list[KgError] = []
+    try:
+        kept = kept_hypotheses(graph.workspace)
+    except StorageError as error:
+        kept = []
+        wrong.append(error)
+    for subject in sorted([*kept, *(chain[0].told for chain in missing)], key=_written_at):
+        try:
+            with graph.transaction():
+                write_subject(graph, subject, lane_as_judged=True)
+        except KgError as error:
+            wrong.append(error)
+    return wrong
 
 
 def _written_at(subject: dict[str, Any]) -> str:
