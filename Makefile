@@ -5,7 +5,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= demo-workspace
 
-.PHONY: help demo test check lint constraints clean $(addprefix bench-,ingest evidence)
+.PHONY: help demo test test-slow check lint constraints clean $(addprefix bench-,ingest evidence)
 
 help:  ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -21,8 +21,11 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 demo: $(VENV)/.installed  ## the main job, end to end, in demo-workspace/
 	$(BIN)/kgagent -w $(DEMO) demo
 
-test: $(VENV)/.installed  ## all tests
-	$(BIN)/python -m pytest
+test: $(VENV)/.installed  ## the tests
+	$(BIN)/python -m pytest -m "not slow"
+
+test-slow: $(VENV)/.installed  ## tests that compile or ingest for minutes
+	$(BIN)/python -m pytest -m slow
 
 lint: $(VENV)/.installed  ## style, import contracts, types
 	$(BIN)/ruff check .

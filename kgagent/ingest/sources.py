@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgagent.errors import IngestError
+from kgagent.errors import IngestError, UnknownThing, UsageError
 
 FETCHED = ("pypi", "git")  # pinned when they were fetched: never stale
 
@@ -43,7 +43,7 @@ def on_disk(locator: str) -> Source:
     path = Path(locator).expanduser()
     if not path.exists():
         installed_hint = f"kgagent ingest pkg:{locator}" if re.fullmatch(r"[A-Za-z][\w.-]*", locator) else "give a folder, a file, or pkg:NAME"
-        raise IngestError("no such folder or file", where=locator, hint=f"for an installed package: {installed_hint}")
+        raise UnknownThing("no such folder or file", where=locator, hint=f"for an installed package: {installed_hint}")
     path = path.resolve()
     name = re.sub(r"[^\w.-]", "-", path.stem if path.is_file() else path.name) or "root"
     if path.is_file():
@@ -55,7 +55,7 @@ def installed(name: str, locator: str) -> Source:
     """An installed package by its import name or its distribution's name; `pkg:jax/experimental/pallas` is a part of one."""
     top, *parts = [part for part in re.split(r"[/.]", name) if part] or [""]
     if not re.fullmatch(r"[\w-]+", top):
-        raise IngestError(f"not a package name: {name!r}", where=locator, hint="pkg:NAME or pkg:NAME/sub/folder")
+        raise UsageError(f"not a package name: {name!r}", where=locator, hint="pkg:NAME or pkg:NAME/sub/folder")
     spec = find_top(top)
     if spec is None:
         return installed_distribution(name, top, locator)
@@ -101,7 +101,7 @@ def installed_distribution(name: str, top: str, locator: str) -> Source:
     try:
         distribution = importlib.metadata.distribution(top)
     except importlib.metadata.PackageNotFoundError:
-        raise IngestError(f"no installed package {top!r}", where=locator, hint=f"pip install {top}, or kgagent ingest pypi:{top}") from None
+        raise UnknownThing(f"no installed package {top!r}", where=locator, hint=f"pip install {top}, or kgagent ingest pypi:{top}") from None
     tops = sorted({file.parts[0] for file in distribution.files or () if file.suffix == ".py" and ".." not in file.parts})
     tops = [each for each in tops if not each.endswith((".dist-info", ".data"))]
     root = Path(str(distribution.locate_file("")))

@@ -6,6 +6,7 @@ Rows are compared before they are written, so a second run changes nothing, and 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,6 +22,8 @@ from kgagent.objects import sha256_hex
 MADE_BY = "knowledge"
 SOURCE = "src:concepts"
 LOCATOR = "concepts"
+# What the mirror writes into a page is not its author's: it must not make the page look edited.
+GENERATED = re.compile(rb"^<!-- kg:begin .*?^<!-- kg:end [^\n]*$", re.MULTILINE | re.DOTALL)
 _EDGES_OF_PAGES = "made_by = 'knowledge' AND how <> 'detector'"
 
 
@@ -85,8 +88,8 @@ def _file_id(path: Path) -> str:
 
 
 def _put_source(graph: Graph, folder: Path, paths: Sequence[Path]) -> None:
-    """The folder as a source, so that its pages have paths; the time changes only when the pages do."""
-    revision = sha256_hex("".join(path.name + sha256_hex(path.read_bytes()) for path in paths))[:12]
+    """The folder as a source, so that its pages have paths; the time changes only when what people wrote does."""
+    revision = sha256_hex("".join(path.name + sha256_hex(GENERATED.sub(b"", path.read_bytes()).rstrip()) for path in paths))[:12]
     have = graph.rows("SELECT s.root, s.revision FROM source s JOIN node n ON n.key = s.key WHERE n.id = ?", SOURCE)
     if have == [(str(folder), revision)]:
         return

@@ -77,7 +77,7 @@ def test_versions_in_file_names(filename: str, name: str, version: str) -> None:
     ],
 )
 def test_a_wrong_locator_says_so(tmp_path: Path, locator: str, message: str) -> None:
-    with graph_in(tmp_path) as graph, pytest.raises(IngestError, match=message):
+    with graph_in(tmp_path) as graph, pytest.raises(KgError, match=message):
         ingest(graph, [locator])
 
 
