@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from kgagent.errors import Busy, IngestError, UnknownThing
+from kgagent.errors import Busy, IngestError, KgError, UnknownThing
 from kgagent.graph import Graph, open_graph
 from kgagent.ingest import forget, ingest, list_sources
 from kgagent.ingest.archives import unpack
