@@ -1,8 +1,10 @@
 """Source into graph: repo walk, tree-sitter symbols, JAX and Pallas extraction."""
 
 from kgagent.ingest.forget import forget as forget
+from kgagent.ingest.lookup import list_flags as list_flags
 from kgagent.ingest.query import list_kernels as list_kernels
 from kgagent.ingest.query import list_sources as list_sources
+from kgagent.ingest.records import FlagRow as FlagRow
 from kgagent.ingest.records import IngestReport as IngestReport
 from kgagent.ingest.records import KernelRow as KernelRow
 from kgagent.ingest.records import Place as Place

@@ -99,14 +99,15 @@ def plan_changes(graph: Graph, source: Source, files: list[Change]) -> Plan:
             have[path] = Change(path, "", False, size, mtime, key=key, was_module=module or "", sha=sha, status=status, reason=reason)
     packages = {file.path.rpartition("/")[0] for file in files if file.path.rpartition("/")[2] == "__init__.py"}
     for file in files:
-        file.module, file.is_package = module_name(source, file.path, packages)
+        if file.path.endswith(".py"):
+            file.module, file.is_package = module_name(source, file.path, packages)
     now, before = submodules(file.module for file in files), submodules(change.was_module for change in have.values())
     for file in files:
         file.submodules = now.get(file.module, ()) if file.is_package else ()
     plan = Plan(source, [], known=bool(row), data=data)
     taken: dict[str, str] = {}
     for file in sorted(files, key=lambda f: (not f.is_package, f.path)):
-        if file.module in taken:
+        if file.module and file.module in taken:
             plan.duplicates.append(Skipped(file.path, f"module {file.module} is already {taken[file.module]}"))
             continue
         taken[file.module] = file.path

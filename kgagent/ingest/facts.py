@@ -20,8 +20,8 @@ PALLAS_MARKS = ("pallas", "mosaic", "triton")
 Tunables = dict[str, list[list[Any]]]  # class or function → [name, line, default]
 
 
-def read_python(source: bytes, module: str, is_package: bool, submodules: tuple[str, ...] = ()) -> tuple[list[Symbol], bytes, bytes, Any]:
-    """(symbols, surface, facts, the syntax tree's root)."""
+def read_python(source: bytes, module: str, is_package: bool, submodules: tuple[str, ...] = ()) -> tuple[list[Symbol], bytes, bytes, Tunables, Any]:
+    """(symbols, surface, facts, tunables, the syntax tree's root)."""
     root = parser().parse(source).root_node
     reading = Walker(source, module, is_package, submodules).read(root)
     names = Names(module)
@@ -35,7 +35,7 @@ def read_python(source: bytes, module: str, is_package: bool, submodules: tuple[
         scope.names.clear()
         scope.memo.clear()
         scope.parent = None
-    return reading.symbols, pack(surface), pack(facts), root
+    return reading.symbols, pack(surface), pack(facts), tunables, root
 
 
 _PARSER: list[Any] = []
@@ -262,6 +262,8 @@ def facts_of(reading: Reading, names: Names, sites: list[Site], tunables: Tunabl
         "vjps": vjps,
         "annotations": annotations_of(reading, names),
         "tunables": tunables,
+        "flags": [list(flag) for flag in dict.fromkeys(reading.flags)],
+        "catalogue": [],
         "unresolved": unresolved,
     }
 

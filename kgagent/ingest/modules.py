@@ -21,8 +21,11 @@ class Module:
     suffix: str
     packed: bytes | None = None
     loaded: Surface | None = None
+    document: bool = False  # a text file: its sections have ids, but nobody imports them
 
     def symbol_id(self, qual: str) -> str:
+        if self.document:
+            return f"sec:{self.name}#{qual}"
         return f"sym:{self.name}.{qual}{self.suffix}" if qual else f"sym:{self.name}{self.suffix}"
 
 

@@ -6,7 +6,9 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from kgagent.ingest.documents import KINDS, read_document
 from kgagent.ingest.facts import read_python
+from kgagent.ingest.modules import pack
 from kgagent.ingest.shapes import Parsed
 from kgagent.objects import Objects, sha256_hex
 
@@ -19,6 +21,7 @@ class Task(NamedTuple):
     """A file to read. `disk` is a path, or the hash of stored bytes when `stored`."""
 
     number: int
+    path: str  # relative to the source
     disk: str
     stored: bool
     module: str
@@ -38,8 +41,12 @@ def parse(task: Task) -> Parsed:
     text, problem = as_utf8(data)
     if problem:
         return failed(task, sha, len(data), problem)
+    kind = KINDS.get(Path(task.path).suffix)
+    if kind is not None:
+        symbols, facts_of_text = read_document(text.decode(), kind)
+        return Parsed(task.number, sha, len(data), "ok", "", "", symbols, b"", pack(facts_of_text), {})
     try:
-        symbols, surface, facts, root = read_python(text, task.module, task.is_package, task.submodules)
+        symbols, surface, facts, tunables, root = read_python(text, task.module, task.is_package, task.submodules)
     except RecursionError:
         return failed(task, sha, len(data), "nested too deeply to read")
     status, reason = "ok", ""
@@ -48,11 +55,11 @@ def parse(task: Task) -> Parsed:
         if lost > MAX_ERROR_SHARE * max(1, len(text)):
             return failed(task, sha, len(data), f"doesn't parse (line {line})")
         status, reason = "partial", f"a syntax error on line {line}; the rest was read"
-    return Parsed(task.number, sha, len(data), status, reason, task.module, symbols, surface, facts)
+    return Parsed(task.number, sha, len(data), status, reason, task.module, symbols, surface, facts, tunables)
 
 
 def failed(task: Task, sha: str, size: int, reason: str) -> Parsed:
-    return Parsed(task.number, sha or sha256_hex(b""), size, "skipped", reason, task.module, [], b"", b"")
+    return Parsed(task.number, sha or sha256_hex(b""), size, "skipped", reason, task.module, [], b"", b"", {})
 
 
 def as_utf8(data: bytes) -> tuple[bytes, str]:

@@ -100,7 +100,28 @@ def list_kernels(graph: Graph, backend: str | None = None, family: str | None = 
                 bool(data.get("test")),
             )
         )
-    return tuple(rows)
+    return (*rows, *catalogued(graph, backend, wanted))
+
+
+CATALOGUED = """SELECT n.id, n.name, n.key, n.data, s.id, src.root, f.path, n.line_start, n.words FROM node n JOIN file f ON f.key = n.file
+                JOIN source src ON src.key = f.source JOIN node s ON s.key = src.key
+                WHERE n.kind = 'kernel' AND NOT EXISTS (SELECT 1 FROM kernel k WHERE k.key = n.key) ORDER BY s.id, f.path, n.line_start"""
+
+
+def catalogued(graph: Graph, backend: str | None, wanted: list[str]) -> list[KernelRow]:
+    """Kernels known from a catalogue alone: their place is the catalogue's row."""
+    rows = []
+    for id_, name, key, text, source, root, path, line, words in graph.rows(CATALOGUED):
+        data = json.loads(text) if text else {}
+        if (backend and data.get("backend") != backend) or (wanted and not in_family(graph, key, wanted, f"{words} {path} {name}")):
+            continue
+        rows.append(
+            KernelRow(
+                id_, name, source.removeprefix("src:"), f"{root}/{path}", path, line, "", data.get("backend", "unresolved"), "unresolved", None, "unresolved",
+                "", (), None, (), "", "catalogue", False,
+            )
+        )  # fmt: skip
+    return rows
 
 
 def place(graph: Graph, key: int | None, how: str) -> Place | None:

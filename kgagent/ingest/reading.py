@@ -59,4 +59,5 @@ class Reading:
     parameters: dict[str, list[tuple[str, int, str, Value]]] = field(default_factory=dict)  # qual → name, line, default text, annotation
     fields: dict[str, list[tuple[str, int, str, str]]] = field(default_factory=dict)  # class → name, line, type, default
     constants: dict[str, tuple[Scope, Value]] = field(default_factory=dict)
+    flags: list[tuple[int, str, str, int]] = field(default_factory=list)  # symbol, name, value, line
     vjps: list[tuple[Scope, str, str, str, int]] = field(default_factory=list)

@@ -107,3 +107,25 @@ class KernelRow:
     grid: str
     form: str  # call, decorator, partial decorator, call of call, wrapper
     is_test: bool
+
+
+@dataclass(frozen=True, slots=True)
+class FlagUse:
+    """Where a flag is set or named; `value` is '' where it is only named."""
+
+    symbol: str
+    file: str
+    line: int
+    value: str
+
+
+@dataclass(frozen=True, slots=True)
+class FlagRow:
+    """A flag, and what the installed libtpu says of it."""
+
+    id: str
+    name: str
+    status: str  # known, unknown, moved, unchecked
+    moved_to: str
+    how: str  # how the status is known
+    uses: tuple[FlagUse, ...]

@@ -132,10 +132,7 @@ class Relator:
 
 
 def defines(facts: dict[str, Any], module: Module, file_id: str) -> list[Relation]:
-    """The tree of definitions: file → module → classes and functions → their own."""
-    relations = [Relation(file_id, "defines", module.symbol_id(""), 1, "exact")]
+    """The tree of definitions: file → module → classes and functions → their own; in a document, file → sections."""
     ids = [module.symbol_id(qual) for qual in facts["quals"]]
-    for index, parent in enumerate(facts["parents"]):
-        if index:
-            relations.append(Relation(ids[parent], "defines", ids[index], facts["lines"][index], "exact"))
-    return relations
+    lines = facts["lines"]
+    return [Relation(ids[parent] if parent >= 0 else file_id, "defines", ids[index], lines[index], "exact") for index, parent in enumerate(facts["parents"])]

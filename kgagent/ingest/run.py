@@ -9,10 +9,12 @@ import gc
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 from kgagent.errors import IngestError
 from kgagent.graph import Graph
 from kgagent.ingest.compare import Change, Plan, named_apart, plan_changes
+from kgagent.ingest.documents import SUFFIXES as DOCUMENT_SUFFIXES
 from kgagent.ingest.manifest import read_manifests, stored_files, write_manifest
 from kgagent.ingest.parse import Task, parse
 from kgagent.ingest.pool import Reader, Sized
@@ -23,7 +25,7 @@ from kgagent.ingest.update import Update
 from kgagent.ingest.walk import files_of
 
 Progress = Callable[[str, int, int], None]
-SUFFIXES = (".py",)
+SUFFIXES = (".py", *DOCUMENT_SUFFIXES)
 
 
 @dataclass(slots=True)
@@ -42,7 +44,7 @@ def ingest(graph: Graph, locators: Sequence[str], *, progress: Progress | None =
     jobs = []
     for source in sources:
         found, skipped = files_of(source, SUFFIXES)
-        if not found:
+        if not any(file.path.endswith(".py") for file in found) and not (found and source.root / source.folders[0] == Path(source.locator)):
             reasons = f"; {len(skipped)} passed over, the first: {skipped[0]}" if skipped else ""
             raise IngestError(f"no Python in {source.locator}{reasons}", where=str(source.root), hint="name a folder that holds .py files, or pkg:NAME")
         jobs.append(_job(graph, source, [Change.on_disk(file) for file in found], skipped))
@@ -103,7 +105,7 @@ def tasks_of(graph: Graph, changes: Sequence[Change]) -> list[Sized]:
 
 
 def task_of(graph: Graph, index: int, change: Change) -> Task:
-    return Task(index, change.disk, change.stored, change.module, change.is_package, change.submodules, str(graph.objects.folder))
+    return Task(index, change.path, change.disk, change.stored, change.module, change.is_package, change.submodules, str(graph.objects.folder))
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 FACTS_VERSION = 1
 
 # Kinds of definitions.
-MODULE, CLASS, FUNCTION, CONSTANT, FIELD, REEXPORT = "m", "c", "f", "k", "d", "r"
+MODULE, CLASS, FUNCTION, CONSTANT, FIELD, REEXPORT, SECTION = "m", "c", "f", "k", "d", "r", "s"
 
 # Resolutions from certain to not; a chain of steps is as certain as its weakest.
 HOWS = ("exact", "alias", "re-export", "inferred", "candidate", "unresolved")
@@ -91,6 +91,7 @@ class Parsed(NamedTuple):
     symbols: list[Symbol]
     surface: bytes  # JSON: what other files can see of it
     facts: bytes  # compressed JSON: what it sees of others
+    tunables: dict[str, list[list[Any]]]  # class or function → [name, line, default]
 
 
 Surface = dict[str, Any]

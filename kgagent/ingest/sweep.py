@@ -25,10 +25,11 @@ class Sweep:
             return
         self._watched.add(file)
         self._owned.update(
-            self.graph.rows("SELECT id, key FROM node WHERE file = ? AND made_by = 'ingest' AND kind IN ('symbol', 'knob', 'kernel', 'flag')", file)
+            self.graph.rows("SELECT id, key FROM node WHERE file = ? AND made_by = 'ingest' AND kind IN ('symbol', 'knob', 'kernel', 'claim')", file)
         )
         rows = self.graph.rows(
-            "SELECT DISTINCT n.key FROM edge e JOIN node n ON n.key = e.dst WHERE e.file = ? AND n.file IS NULL AND n.kind = 'symbol' AND n.made_by = 'ingest'",
+            """SELECT DISTINCT n.key FROM edge e JOIN node n ON n.key = e.dst
+               WHERE e.file = ? AND n.file IS NULL AND n.kind IN ('symbol', 'flag') AND n.made_by = 'ingest'""",
             file,
         )
         self._externals.update(key for (key,) in rows)

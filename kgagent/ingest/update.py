@@ -10,14 +10,15 @@ from typing import Any
 
 from kgagent.errors import IngestError
 from kgagent.graph import Graph
+from kgagent.ingest.claims import join_catalogues
 from kgagent.ingest.compare import Change, Plan
 from kgagent.ingest.modules import Module, Modules, unpack
 from kgagent.ingest.records import IngestReport, Skipped
-from kgagent.ingest.relate import Relator, defines
+from kgagent.ingest.relate import Relation, Relator, defines
 from kgagent.ingest.resolve import Resolver
 from kgagent.ingest.shapes import FACTS_VERSION, Parsed
 from kgagent.ingest.sweep import Sweep
-from kgagent.ingest.write import Writer, clear_file
+from kgagent.ingest.write import Writer, clear_file, knob_id
 
 
 class Update:
@@ -72,6 +73,7 @@ class Update:
         self.relate()
         self.writer.finish()
         self.sweep.run(self.writer, gone)
+        join_catalogues(graph)
         self.data = self.counts()
         graph.execute("UPDATE source SET data = ?, revision = ? WHERE key = ?", json.dumps(self.data), plan.revision(), self.key)
 
@@ -95,6 +97,7 @@ class Update:
         self.relate()
         self.writer.finish()
         self.sweep.run(self.writer, gone)
+        join_catalogues(self.graph)
 
     # what was read
 
@@ -134,6 +137,13 @@ class Update:
             db.execute("DELETE FROM module WHERE file = ?", (file,))
             self.touched[file] = (Module(change.module, self.key, file, ""), change.path)
             return
+        if not change.module:
+            document = Module(f"{self.source.name}/{change.path}", self.key, file, "", document=True)
+            self.touched[file] = (document, change.path)
+            self.facts[file] = result.facts
+            self.writer.put_symbols(result.symbols, document, self.key, file)
+            self.sweep.keep(document.symbol_id(symbol.qual) for symbol in result.symbols)
+            return
         suffix = f"~{self.source.name}" if self.modules.owned_elsewhere(change.module, self.key) else ""
         module = Module(change.module, self.key, file, suffix, packed=result.surface)
         self.modules.add(module)
@@ -141,6 +151,7 @@ class Update:
         self.facts[file] = result.facts
         self.writer.put_symbols(result.symbols, module, self.key, file)
         self.sweep.keep(module.symbol_id(symbol.qual) for symbol in result.symbols)
+        self.sweep.keep(self.writer.put_knobs(result.tunables, module, self.key, file))
         if before != result.surface or change.was_module != change.module:
             self.moved |= {change.module, change.was_module or change.module}
         db.execute("INSERT OR REPLACE INTO module(file, source, name, surface) VALUES (?, ?, ?, ?)", (file, self.key, change.module, result.surface))
@@ -184,18 +195,24 @@ class Update:
     def relate_file(self, relator: Relator, file: int, module: Module, path: str, facts: dict[str, Any]) -> None:
         db, writer = self.graph.db, self.writer
         related = relator.relate(facts, module, path)
+        writer.put_flags(facts["flags"], [module.symbol_id(qual) for qual in facts["quals"]], file)
         for id_, dotted in related.externals.items():
             writer.put_external(id_, dotted)
         ids = [module.symbol_id(qual) for qual in facts["quals"]]
         file_id = str(self.graph.value("SELECT id FROM node WHERE key = ?", file))
-        relations = [*defines(facts, module, file_id), *writer.put_knobs(facts, module, module.source, file), *related.relations]
+        knobs = [(qual, knob_id(module, qual, name), line) for qual, rows in facts["tunables"].items() for name, line, _ in rows]
+        relations = [*defines(facts, module, file_id), *related.relations]
+        relations += [Relation(module.symbol_id(qual), "defines", knob, line, "exact") for qual, knob, line in knobs]
         writer.flush()
         relations += writer.put_launches(related.launches, ids, module, module.source, file)
         self.sweep.keep(ids)
         self.sweep.keep(relation.dst for relation in relations if relation.dst.startswith(("knob:", "kernel:")))
         db.executemany("INSERT INTO depends(module, file) VALUES (?, ?)", [(name, file) for name in sorted(related.consulted)])
         writer.put_relations(relations, file)
-        db.execute("UPDATE node SET data = json_set(data, '$.calls', ?, '$.unresolved', ?) WHERE key = ?", (related.calls, related.unresolved, file))
+        said = {"module": module.name, "calls": related.calls, "unresolved": related.unresolved}
+        if module.document:
+            said = {"sections": len(ids), "catalogue": len(facts["catalogue"])}
+        db.execute("UPDATE node SET data = ? WHERE key = ?", (json.dumps(said), file))
 
     # what to say
 

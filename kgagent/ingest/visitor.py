@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 
 from kgagent.graph.words import split_identifier
 from kgagent.ingest.expressions import Text, docstring_of
+from kgagent.ingest.flags import flags_in
 from kgagent.ingest.reading import Reading
 from kgagent.ingest.scopes import Scope
 from kgagent.ingest.shapes import Symbol
@@ -32,6 +33,7 @@ class Visitor:
         self.package = module if is_package else module.rpartition(".")[0]
         self.out = Reading(module, self.text)
         self.lines = source.split(b"\n")
+        self.may_hold_flags = b"xla_" in source or b"megascale_" in source or b"libtpu_" in source
         self.callables = callable_names(source)
         self.taken: dict[str, int] = dict.fromkeys(submodules, 1)  # `sym:a.b` is the module a.b, also where a defines a b
 
@@ -62,7 +64,12 @@ class Visitor:
             scope.uses[name] = node.start_point[0] + 1
 
     def string(self, node: Any, scope: Scope) -> None:
-        """Only f-strings hold expressions."""
+        """Only f-strings hold expressions; any string may hold flags."""
+        if self.may_hold_flags:
+            text = self.text.of(node)
+            if "xla_" in text or "megascale_" in text or "libtpu_" in text:
+                for name, value in flags_in(text):
+                    self.out.flags.append((scope.symbol, name, value, node.start_point[0] + 1))
         if node.named_child_count > 3 or self.text.source[node.start_byte] in b"fFrRtT":
             self.visit(node, scope)
 

@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kgagent.errors import StorageError
 from kgagent.graph import Graph
 from kgagent.graph.words import split_identifier
 from kgagent.ingest.launches import Launch
@@ -162,8 +163,9 @@ class Writer:
         rows = []
         for relation in relations:
             src, dst = keys.get(relation.src) or self.known(relation.src), keys.get(relation.dst) or self.known(relation.dst)
-            if src is not None and dst is not None:
-                rows.append((src, relation.type, dst, file, relation.line, relation.how))
+            if src is None or dst is None:
+                raise StorageError(f"an edge to nowhere: {relation.src} {relation.type} {relation.dst}", hint="please report this, with the source ingested")
+            rows.append((src, relation.type, dst, file, relation.line, relation.how))
         self.db.executemany("INSERT OR IGNORE INTO edge(src, type, dst, file, line, how, made_by) VALUES (?, ?, ?, ?, ?, ?, 'ingest')", rows)
         return len(rows)
 
@@ -171,16 +173,31 @@ class Writer:
         for id_, dotted in related.externals.items():
             self.put_external(id_, dotted)
 
-    def put_knobs(self, facts: dict[str, Any], module: Module, source: int, file: int) -> list[Relation]:
-        """A knob a tunable, defined by its class or function."""
-        relations = []
-        for qual, rows in facts["tunables"].items():
+    def put_knobs(self, tunables: dict[str, list[list[Any]]], module: Module, source: int, file: int) -> list[str]:
+        """A knob a tunable; returns their ids."""
+        ids = []
+        for qual, rows in tunables.items():
             for name, line, default in rows:
-                id_ = f"knob:{module.name}.{qual}.{name}{module.suffix}"
+                ids.append(knob_id(module, qual, name))
                 data = json.dumps({"default": default, "of": f"{module.name}.{qual}"}, ensure_ascii=False)
-                self.put(id_, "knob", name, source=source, file=file, start=line, end=line, data=data)
-                relations.append(Relation(module.symbol_id(qual), "defines", id_, line, "exact"))
-        return relations
+                self.put(ids[-1], "knob", name, source=source, file=file, start=line, end=line, data=data)
+        return ids
+
+    def put_flags(self, flags: Sequence[Sequence[Any]], ids: Sequence[str], file: int) -> None:
+        """A flag a node, shared by all who name it; the value stands on the edge. Whether the compiler knows it is said when asked."""
+        rows: dict[tuple[int | None, int, int], tuple[Any, ...]] = {}
+        for symbol, name, value, line in flags:
+            key = self.put_external_flag(name)
+            src = self.known(ids[symbol]) if symbol >= 0 else file
+            rows.setdefault((src, key, line), (src, key, file, line, json.dumps({"value": value}, ensure_ascii=False) if value else None))
+        self.flush()
+        self.db.executemany(
+            "INSERT OR IGNORE INTO edge(src, type, dst, file, line, how, made_by, data) VALUES (?, 'uses', ?, ?, ?, 'exact', 'ingest', ?)", rows.values()
+        )
+
+    def put_external_flag(self, name: str) -> int:
+        known = self.known(f"flag:{name}")
+        return known if known is not None else self.put(f"flag:{name}", "flag", name)
 
     def put_launches(self, launches: Sequence[Launch], ids: Sequence[str], module: Module, source: int, file: int) -> list[Relation]:
         """Kernel nodes and rows, and the edges that tie body, wrapper and knobs to them."""
@@ -213,6 +230,10 @@ class Writer:
             rows,
         )
         return relations
+
+
+def knob_id(module: Module, qual: str, name: str) -> str:
+    return f"knob:{module.name}.{qual}.{name}{module.suffix}"
 
 
 def kernel_id(module: Module, launch: Launch) -> str:

@@ -1,0 +1,84 @@
+"""Documents and configuration: headings as spans, flags on their lines, and kernel catalogues kept as tables."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+from kgagent.graph.words import split_identifier
+from kgagent.ingest.catalogue import rows_of
+from kgagent.ingest.flags import flags_in
+from kgagent.ingest.shapes import FACTS_VERSION, SECTION, Symbol
+
+MARKDOWN, RST, SHELL, YAML, TOML, CSV, JSON = ".md", ".rst", ".sh", ".yaml", ".toml", ".csv", ".json"
+KINDS = {".md": MARKDOWN, ".rst": RST, ".sh": SHELL, ".bash": SHELL, ".yaml": YAML, ".yml": YAML, ".toml": TOML, ".csv": CSV, ".json": JSON}
+SUFFIXES = tuple(KINDS)
+_HEADING = re.compile(r"(#{1,6})\s+(.+?)\s*#*\s*\Z")
+_FENCE = re.compile(r"\s*(```|~~~)")
+_UNDERLINE = re.compile(r"([=\-~^\"'`#*+.:])\1{2,}\s*\Z")
+
+
+def read_document(text: str, kind: str) -> tuple[list[Symbol], dict[str, Any]]:
+    """(sections, facts) of a text file."""
+    lines = text.splitlines()
+    headings = markdown_headings(lines) if kind == MARKDOWN else rst_headings(lines) if kind == RST else []
+    symbols = sections(headings, lines)
+    starts = [(symbol.line_start, index) for index, symbol in enumerate(symbols)]
+    flags = []
+    for number, line in enumerate(lines, 1):
+        if "xla_" in line or "megascale_" in line or "libtpu_" in line:
+            for name, value in flags_in(line):
+                flags.append([max((index for start, index in starts if start <= number), default=-1), name, value, number])
+    facts = {
+        "version": FACTS_VERSION, "module": "", "quals": [s.qual for s in symbols], "kinds": SECTION * len(symbols), "parents": [s.parent for s in symbols],
+        "lines": [s.line_start for s in symbols], "names": [], "references": [], "imports": [], "sites": [], "vjps": [], "annotations": {}, "tunables": {},
+        "unresolved": 0, "flags": flags, "catalogue": rows_of(text, kind),
+    }  # fmt: skip
+    return symbols, facts
+
+
+def markdown_headings(lines: list[str]) -> list[tuple[int, int, str]]:
+    """(line, level, title), fenced code left out."""
+    found, fence = [], ""
+    for number, line in enumerate(lines, 1):
+        mark = _FENCE.match(line)
+        if mark and (not fence or mark.group(1) == fence):
+            fence = "" if fence else mark.group(1)
+        elif not fence and (heading := _HEADING.match(line)):
+            found.append((number, len(heading.group(1)), heading.group(2)))
+    return found
+
+
+def rst_headings(lines: list[str]) -> list[tuple[int, int, str]]:
+    """Titles over their underlines; levels in the order the underline characters first appear."""
+    found: list[tuple[int, int, str]] = []
+    order: list[str] = []
+    for number in range(1, len(lines)):
+        title, under = lines[number - 1].rstrip(), lines[number]
+        if title and not title.startswith((" ", "..")) and not _UNDERLINE.match(title) and _UNDERLINE.match(under) and len(under.rstrip()) >= len(title) - 1:
+            mark = under[0]
+            if mark not in order:
+                order.append(mark)
+            found.append((number, order.index(mark) + 1, title))
+    return found
+
+
+def sections(headings: list[tuple[int, int, str]], lines: list[str]) -> list[Symbol]:
+    """Each heading spans to the next of its level or above; its own text, up to the next heading of any level, is its doc."""
+    symbols: list[Symbol] = []
+    open_: list[tuple[int, int]] = []  # level, index
+    taken: dict[str, int] = {}
+    for place, (line, level, title) in enumerate(headings):
+        while open_ and open_[-1][0] >= level:
+            open_.pop()
+        end = next((other - 1 for other, deep, _ in headings[place + 1 :] if deep <= level), len(lines))
+        own_end = headings[place + 1][0] - 1 if place + 1 < len(headings) else len(lines)
+        slug = "-".join(re.findall(r"\w+", title.lower())) or "section"
+        taken[slug] = taken.get(slug, 0) + 1
+        qual = slug if taken[slug] == 1 else f"{slug}~{taken[slug]}"
+        doc = "\n".join(lines[line:own_end]).strip()
+        data = json.dumps({"kind": "section", "level": level, "title": title}, ensure_ascii=False)
+        symbols.append(Symbol(open_[-1][1] if open_ else -1, SECTION, qual, line, max(line, end), doc, split_identifier(title), data))
+        open_.append((level, len(symbols) - 1))
+    return symbols
