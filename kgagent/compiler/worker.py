@@ -6,12 +6,14 @@ FOLDER holds `exported.bin` and `request.json`; `stage` says how far it came, `r
 from __future__ import annotations
 
 import json
+import re
 import struct
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
+DONATED = re.compile(r"%arg(\d+): [^%]*?(?:tf\.aliasing_output|jax\.buffer_donor)")
 SIXTY_FOUR_BIT = {"int64", "uint64", "float64", "complex128"}
 
 
@@ -106,13 +108,20 @@ def lower(exported: Any, devices: list[Any]) -> Any:
         whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
         shardings = [sharding or whole for sharding in exported.in_shardings_jax(mesh)]
     flat = [jax.ShapeDtypeStruct(aval.shape, aval.dtype, sharding=sharding) for aval, sharding in zip(exported.in_avals, shardings, strict=True)]
-    args, kwargs = jax.tree.unflatten(exported.in_tree, flat)
 
-    def program(*args: Any, **kwargs: Any) -> Any:
+    def program(*flat: Any) -> Any:
+        args, kwargs = jax.tree.unflatten(exported.in_tree, flat)
         return exported.call(*args, **kwargs)
 
     program.__name__ = program.__qualname__ = exported.fun_name or "program"
-    return jax.jit(program).trace(*args, **kwargs).lower(lowering_platforms=("tpu",))
+    return jax.jit(program, donate_argnums=donated(exported)).trace(*flat).lower(lowering_platforms=("tpu",))
+
+
+def donated(exported: Any) -> tuple[int, ...]:
+    """Flat arguments that were donated when the program was exported; a call of it would forget them."""
+    main = next((line for line in exported.mlir_module().splitlines() if "func.func public @main(" in line), "")
+    kept = exported.module_kept_var_idx
+    return tuple(kept[int(number)] for number in DONATED.findall(main) if int(number) < len(kept))
 
 
 def mesh_axes(exported: Any) -> tuple[tuple[int, ...], tuple[str, ...], tuple[Any, ...] | None]:
