@@ -7,11 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from kgagent.ingest.copies import sketch
 from kgagent.ingest.modules import pack
 from kgagent.ingest.reading import BODY_NAME, NOT_TUNABLE, TUNABLE, Reading
 from kgagent.ingest.scopes import BUILTINS, PARTIAL, TRANSFORMS, Names, Scope, Value
 from kgagent.ingest.shapes import FACTS_VERSION, FUNCTION, HOW_RANK, REEXPORT, Site, Symbol, Target
 from kgagent.ingest.sites import SiteReader
+from kgagent.ingest.surfaces import with_surfaces
 from kgagent.ingest.syntax import Walker
 
 PALLAS_MARKS = ("pallas", "mosaic", "triton")
@@ -31,11 +33,14 @@ def read_python(source: bytes, module: str, is_package: bool, submodules: tuple[
     tunables = tunables_of(reading, uses_pallas)
     surface = surface_of(reading, names, sites, tunables, uses_pallas)
     facts = facts_of(reading, names, sites, tunables)
+    symbols = with_surfaces(reading, names)
+    if uses_pallas:
+        facts["sketches"] = sketches_of(reading)
     for scope in reading.scopes:  # scopes and bindings hold each other: let go at once, not when a collector comes by
         scope.names.clear()
         scope.memo.clear()
         scope.parent = None
-    return reading.symbols, pack(surface), pack(facts), tunables, root
+    return symbols, pack(surface), pack(facts), tunables, root
 
 
 _PARSER: list[Any] = []
@@ -112,6 +117,13 @@ def returned_definitions(reading: Reading, names: Names) -> dict[str, list[list[
         if targets:
             found[qual] = [[name, how] for name, how in targets.items()]
     return found
+
+
+def sketches_of(reading: Reading) -> dict[str, list[int]]:
+    """Per function the sketch of its body, to find copies by."""
+    lines = reading.text.source.decode("utf-8", "replace").split("\n")
+    found = {s.qual: sketch(lines[s.line_start : s.line_end]) for s in reading.symbols if s.kind == FUNCTION}
+    return {qual: values for qual, values in found.items() if values}
 
 
 def multiple_definitions(top: Scope, reading: Reading) -> dict[str, list[str]]:

@@ -116,6 +116,8 @@ class Launches:
             name, api, backend, backend_how, line, line_end, outer, site[0] or -1, [(b.id, b.how) for b in bodies], body_how, text,
             texts.get("grid") or texts.get("grid_spec", ""), data,
         )  # fmt: skip
+        if len(bodies) == 1 and bodies[0].module is module and bodies[0].qual in facts.get("sketches", {}):
+            launch.data["sketch"] = facts["sketches"][bodies[0].qual]
         launch.knobs = self.knobs(around, bodies, facts, module)
         return launch
 

@@ -60,4 +60,5 @@ class Reading:
     fields: dict[str, list[tuple[str, int, str, str]]] = field(default_factory=dict)  # class → name, line, type, default
     constants: dict[str, tuple[Scope, Value]] = field(default_factory=dict)
     flags: list[tuple[int, str, str, int]] = field(default_factory=list)  # symbol, name, value, line
+    surfaces: list[tuple[Scope, int, str, Any, int]] = field(default_factory=list)  # where, whose symbol, callee, node, line
     vjps: list[tuple[Scope, str, str, str, int]] = field(default_factory=list)

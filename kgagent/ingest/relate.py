@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -11,6 +12,7 @@ from kgagent.ingest.resolve import EXTERNAL, Resolver, Symbol
 from kgagent.ingest.shapes import CLASS, FUNCTION, HOW_RANK, HOWS
 
 TYPES = ("calls", "uses")
+FLAX_MODULE = re.compile(r"flax\.(linen|nnx)(?:\.module)?\.Module\Z")
 # Methods Python or Flax calls on an instance without being named.
 IMPLICIT = frozenset({"__call__", "__init__", "__post_init__", "__init_subclass__", "setup"})
 
@@ -32,6 +34,7 @@ class Related:
     relations: list[Relation] = field(default_factory=list)
     externals: dict[str, str] = field(default_factory=dict)  # id → dotted name, of symbols no source defines
     launches: list[Launch] = field(default_factory=list)
+    frameworks: dict[int, str] = field(default_factory=dict)  # class → the framework whose module it is
     consulted: set[str] = field(default_factory=set)
     unresolved: int = 0
     calls: int = 0
@@ -78,6 +81,7 @@ class Relator:
                     best.setdefault((ids[symbol], "imports", id_, line), how)
         self.gradients(facts, out, best)
         self.dispatch(facts, module, ids, best)
+        out.frameworks = self.frameworks(facts, module)
         out.relations = [Relation(src, type_, dst, line, HOWS[rank]) for (src, type_, dst, line), rank in best.items()]
         out.launches = self.launches.of_file(facts, module, path)
         for launch in out.launches:
@@ -129,6 +133,22 @@ class Relator:
                     overrides = any(self.resolver.child(base, name) is not None for base in above)
                 if overrides:
                     best.setdefault((ids[owner], "uses", ids[member], facts["lines"][member]), HOW_RANK["inferred"])
+
+    def frameworks(self, facts: dict[str, Any], module: Module) -> dict[int, str]:
+        """Classes that are Flax modules through any number of bases, ingested or not."""
+        if module.document:
+            return {}
+        derived = self.resolver.modules.surface(module).get("b", {})
+        found = {}
+        for index, qual in enumerate(facts["quals"]):
+            if qual in derived:
+                for each in self.resolver.mro(Symbol(module, qual, CLASS, "exact")):
+                    names = [each.name, *(base.name for base in self.resolver.bases(each))]
+                    match = next((m for m in map(FLAX_MODULE.match, names) if m), None)
+                    if match:
+                        found[index] = f"flax.{match.group(1)}"
+                        break
+        return found
 
 
 def defines(facts: dict[str, Any], module: Module, file_id: str) -> list[Relation]:

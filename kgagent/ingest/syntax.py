@@ -13,6 +13,7 @@ from kgagent.ingest.bindings import Bindings, scope_for
 from kgagent.ingest.reading import BODY_NAME, LAMBDA, LAUNCH_KEYWORDS, LAUNCH_TAILS, RawSite, Reading
 from kgagent.ingest.scopes import OPAQUE, Binding, Scope, Value
 from kgagent.ingest.shapes import CLASS, FUNCTION, MODULE, REEXPORT, Symbol
+from kgagent.ingest.surfaces import TAILS
 
 
 class Walker(Bindings):
@@ -90,6 +91,7 @@ class Walker(Bindings):
         self.visit(body, inner)
         for decorator in decorators or ():
             expression = decorator.named_children[0]
+            self.decorator_surface(expression, scope, symbol)
             if expression.type == "call":
                 self.decorator_site(expression, scope, qual)
 
@@ -99,6 +101,15 @@ class Walker(Bindings):
         if known and scope.kind == CLASS:
             known.clear()
         scope.bind(name, Binding("def", qual, node=node))
+
+    def decorator_surface(self, expression: Any, scope: Scope, symbol: int) -> None:
+        """`@jax.jit`, `@jax.jit(…)` and `@partial(jax.jit, …)` are surfaces of the function below them."""
+        first = self.text.first_argument(expression) if expression.type == "call" else None
+        chain = self.text.chain(expression.child_by_field_name("function") if expression.type == "call" else expression)
+        if chain.rpartition(".")[2] == "partial" and first is not None:
+            chain = self.text.chain(first)
+        if chain.rpartition(".")[2] in TAILS:
+            self.out.surfaces.append((scope, symbol, chain, expression, expression.start_point[0] + 1))
 
     def decorator_site(self, call: Any, scope: Scope, qual: str) -> None:
         """`@pl.kernel(…)` and `@partial(pl.pallas_call, …)` launch the function below them."""
@@ -185,6 +196,8 @@ class Walker(Bindings):
             self.visit_one(function.child_by_field_name("object") or function if function.type == "attribute" else function, scope)
         if arguments is None:
             return
+        if chain.rpartition(".")[2] in TAILS:
+            self.out.surfaces.append((scope, scope.symbol, chain, node, line))
         if chain.endswith(".defvjp"):
             self.vjp(chain, arguments, scope, line)
         if chain and (self.may_launch(chain) or self.hands_callable(arguments)):

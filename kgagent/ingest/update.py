@@ -12,6 +12,7 @@ from kgagent.errors import IngestError
 from kgagent.graph import Graph
 from kgagent.ingest.claims import join_catalogues
 from kgagent.ingest.compare import Change, Plan
+from kgagent.ingest.copies import tie_copies
 from kgagent.ingest.modules import Module, Modules, unpack
 from kgagent.ingest.records import IngestReport, Skipped
 from kgagent.ingest.relate import Relation, Relator, defines
@@ -74,6 +75,7 @@ class Update:
         self.writer.finish()
         self.sweep.run(self.writer, gone)
         join_catalogues(graph)
+        tie_copies(graph)
         self.data = self.counts()
         graph.execute("UPDATE source SET data = ?, revision = ? WHERE key = ?", json.dumps(self.data), plan.revision(), self.key)
 
@@ -98,6 +100,7 @@ class Update:
         self.writer.finish()
         self.sweep.run(self.writer, gone)
         join_catalogues(self.graph)
+        tie_copies(self.graph)
 
     # what was read
 
@@ -209,10 +212,19 @@ class Update:
         self.sweep.keep(relation.dst for relation in relations if relation.dst.startswith(("knob:", "kernel:")))
         db.executemany("INSERT INTO depends(module, file) VALUES (?, ?)", [(name, file) for name in sorted(related.consulted)])
         writer.put_relations(relations, file)
+        self.put_frameworks(related.frameworks, ids, file)
         said = {"module": module.name, "calls": related.calls, "unresolved": related.unresolved}
         if module.document:
             said = {"sections": len(ids), "catalogue": len(facts["catalogue"])}
         db.execute("UPDATE node SET data = ? WHERE key = ?", (json.dumps(said), file))
+
+    def put_frameworks(self, frameworks: dict[int, str], ids: list[str], file: int) -> None:
+        """Which classes are Flax modules; an earlier answer is taken back, since a base may have changed elsewhere."""
+        db = self.graph.db
+        if file not in self.fresh:
+            db.execute("UPDATE node SET data = json_remove(data, '$.framework') WHERE file = ? AND json_extract(data, '$.framework') IS NOT NULL", (file,))
+        rows = [(framework, self.writer.known(ids[index])) for index, framework in frameworks.items()]
+        db.executemany("UPDATE node SET data = json_set(data, '$.framework', ?) WHERE key = ?", rows)
 
     # what to say
 
