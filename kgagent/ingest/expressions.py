@@ -8,6 +8,7 @@ from typing import Any
 from kgagent.ingest.scopes import OPAQUE, Value
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*\Z")
+_CLASS_NAME = re.compile(r"_*[A-Z][A-Z0-9]*[a-z]")  # TABLE[n] is an item of a table
 _STRING_BODY = re.compile(r"""\A[rRbBuUfF]{0,2}('''|\"\"\"|'|")(.*)\1\Z""", re.DOTALL)
 UNION_WRAPPERS = frozenset(
     {"Optional", "typing.Optional", "Final", "ClassVar", "Annotated", "typing.Final", "typing.ClassVar", "typing.Annotated", "type", "Type"}
@@ -45,7 +46,7 @@ class Text:
             return self.chain(node.named_children[0])
         if kind == "subscript":  # a generic alias, `Op[Config, Key]`
             inner = self.chain(node.child_by_field_name("value"))
-            return inner if inner[inner.rfind(".") + 1 :][:1].isupper() else ""
+            return inner if _CLASS_NAME.match(inner[inner.rfind(".") + 1 :]) else ""
         return ""
 
     def value(self, node: Any, depth: int = 0) -> Value:

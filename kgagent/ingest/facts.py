@@ -26,7 +26,7 @@ def read_python(source: bytes, module: str, is_package: bool, submodules: tuple[
     """(symbols, surface, facts, tunables, the syntax tree's root)."""
     root = parser().parse(source).root_node
     reading = Walker(source, module, is_package, submodules).read(root)
-    names = Names(module)
+    names = Names(module, has_stars=bool(reading.stars))
     reader = SiteReader(reading, names)
     sites = [site for site in map(reader.read, reading.sites) if site is not None and (site.callee or site.callee_text.endswith("pallas_call"))]
     uses_pallas = any(mark in b.target for s in reading.scopes for bs in s.names.values() for b in bs if b.kind == "import" for mark in PALLAS_MARKS)

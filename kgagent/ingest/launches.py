@@ -12,7 +12,7 @@ from typing import Any
 
 from kgagent.ingest.modules import Module
 from kgagent.ingest.resolve import Resolver, Symbol
-from kgagent.ingest.shapes import CLASS, EXTERNAL_ROOTS, FUNCTION, weakest
+from kgagent.ingest.shapes import CLASS, CONSTANT, EXTERNAL_ROOTS, FUNCTION, weakest
 
 LAUNCH = re.compile(
     r"(?:jax\.experimental\.pallas(?:\.(?:tpu|tpu_sc|mosaic_gpu|triton|gpu))?|jax\._src\.pallas(?:\.(?:mosaic|mosaic_gpu|triton))?\.\w+)"
@@ -130,7 +130,7 @@ class Launches:
 
     # what is launched
 
-    def api_of(self, callee: list[list[str]]) -> tuple[str, Launcher | None]:
+    def api_of(self, callee: list[list[str]], depth: int = 0) -> tuple[str, Launcher | None]:
         """(dotted name of the launching function, the project wrapper it is, if it is one)."""
         for name, _ in callee:
             if LAUNCH.match(name):
@@ -138,6 +138,11 @@ class Launches:
             for symbol in self.resolver.resolve(name):
                 if LAUNCH.match(symbol.name):
                     return symbol.name, None
+                if symbol.kind == CONSTANT and symbol.module is not None and depth < MAX_WRAPPING:  # `call = partial(pl.pallas_call, …)`
+                    _, targets = self.resolver.modules.surface(symbol.module).get("v", {}).get(symbol.qual, (False, []))
+                    found = self.api_of(targets, depth + 1)
+                    if found[0]:
+                        return found
                 launcher = self.launcher(symbol)
                 if launcher is not None:
                     return symbol.name, launcher

@@ -84,8 +84,9 @@ def steps_of(chain: str) -> list[str]:
 class Names:
     """Resolves dotted chains of one module to absolute targets."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, module: str, *, has_stars: bool = False) -> None:
         self.module = module
+        self.has_stars = has_stars  # `from m import *`: an unbound name may be one of theirs
 
     def absolute(self, qual: str) -> str:
         return f"{self.module}.{qual}" if qual else self.module
@@ -106,7 +107,7 @@ class Names:
         head, dot, _ = chain.partition(".")
         where, own = self.holder(scope, head)
         if where is None:
-            return ()
+            return self.resolve(scope, chain) if self.has_stars else ()
         if not own and where.names[head][0].kind not in ("import", "def"):
             renames = dot and all(b.value is not None and b.value.kind in ("name", "choice") for b in where.names[head])
             if not renames:
@@ -135,6 +136,8 @@ class Names:
             return (Target(".".join((self.absolute(owner.qual), SUPER, *rest[1:])), "inferred"),)
         where, own = self.holder(scope, head)
         if where is None:
+            if self.has_stars and head not in BUILTINS:
+                return (Target(".".join((self.absolute(head), *rest)), "re-export"),)
             return ()
         if own:
             owner = where.owner_class()

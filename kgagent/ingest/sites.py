@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kgagent.ingest.reading import LAMBDA, LAUNCH_KEYWORDS, RawSite, Reading
+from kgagent.ingest.reading import BODY_NAME, LAMBDA, LAUNCH_KEYWORDS, RawSite, Reading
 from kgagent.ingest.scopes import PARTIAL, TRANSFORMS, Binding, Names, Scope, Value
 from kgagent.ingest.shapes import EXTERNAL_ROOTS, Argument, Site, Target, weakest
 
@@ -15,7 +15,6 @@ LAUNCH_TEXTS = LAUNCH_KEYWORDS | {
     "in_specs", "out_specs", "name", "interpret", "mesh", "input_output_aliases", "cost_estimate", "debug", "cluster", "num_threads", "backend", "metadata",
     "dimension_semantics", "core_axis_name", "grid_names", "kernel_name", "thread_name",
 }  # fmt: skip
-BODY_KEYWORDS = ("kernel", "body", "f", "fn", "func", "fun")
 NAME_DEPTH = 3
 
 
@@ -55,8 +54,11 @@ class SiteReader:
             if self.callable_looking(child):
                 arguments.append(self.argument(position, self.text.value(child), self.text.of(child), raw.scope, raw.node))
             position += 1
-        if raw.body is not None:
-            via = "decorator" if "decorator" in raw.form else "call"
+        form = raw.form
+        if form == "call of call" and any(isinstance(a.slot, str) and BODY_NAME.match(a.slot) for a in arguments):
+            form = "call"  # `launch(kernel=body)(x)`: the second call hands over arrays
+        elif raw.body is not None:
+            via = "decorator" if "decorator" in form else "call"
             known = self.argument(0, raw.body, raw.body.text, raw.scope, None if via == "decorator" else raw.node)
             arguments = [known._replace(via=(via, *known.via))]
         if texts:
@@ -65,7 +67,7 @@ class SiteReader:
                 texts["block_specs"] = "\n".join(specs)
         if not arguments and not texts:
             return None
-        return Site(raw.scope.symbol, callee, raw.callee, raw.line, raw.line_end, tuple(arguments), texts, rests, raw.form)
+        return Site(raw.scope.symbol, callee, raw.callee, raw.line, raw.line_end, tuple(arguments), texts, rests, form)
 
     def callable_looking(self, node: Any) -> bool:
         return node.type in ("identifier", "attribute", "call", "lambda", "conditional_expression", "list", "parenthesized_expression")
