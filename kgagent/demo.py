@@ -17,9 +17,8 @@ from kgagent.ask import Answer, why
 from kgagent.errors import Busy, CompileError, Unavailable, UsageError
 from kgagent.executor import Preflight, VerifyReport, ensure_reference, preflight, verify
 from kgagent.graph import Graph, open_graph
-from kgagent.ingest import ingest
-from kgagent.knowledge import link, sync_concepts
 from kgagent.lanes import Lane, load_lane
+from kgagent.learn import learn
 from kgagent.planner import LoopReport, loop
 from kgagent.setup import initialise
 from kgagent.wiki import render
@@ -68,10 +67,7 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
         workspace = Workspace(root)
         write_atomic(workspace.scratch / DEMO_FILE, b"made by kgagent demo; the next demo sets this folder aside\n")
         with open_graph(workspace, write=True) as graph:
-            reports = ingest(graph, SOURCES, progress=say)
-            say("concepts", 0, 0)
-            sync_concepts(graph)
-            mentions = link(graph).mentions
+            learned = learn(graph, SOURCES, progress=say)
             lane = load_lane(workspace, LANE)
             ensure_reference(graph, lane, progress=line)
             finished = loop(graph, lane, experiments=experiments, progress=line)
@@ -91,8 +87,8 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
     return DemoReport(
         workspace=str(root),
         seconds=time.monotonic() - started,
-        sources=tuple(f"{r.name} {r.revision}: {r.symbols:,} symbols, {r.kernels} kernels" for r in reports),
-        mentions=mentions,
+        sources=tuple(f"{r.name} {r.revision}: {r.symbols:,} symbols, {r.kernels} kernels" for r in learned.sources),
+        mentions=learned.mentions,
         loop=finished,
         preflight=compiled,
         preflight_missing=missing,

@@ -9,12 +9,15 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from kgagent.errors import StorageError
-from kgagent.executor import refile
+from kgagent.errors import ConfigError, StorageError
+from kgagent.evidence.add import restore_profiles
+from kgagent.executor import refile_all
 from kgagent.graph import Graph, open_graph
 from kgagent.graph.migrate import migrate
 from kgagent.ingest import restore
-from kgagent.knowledge import link, sync_concepts
+from kgagent.knowledge import sync_concepts
+from kgagent.lanes import list_lanes, load_lane, sync_lane
+from kgagent.learn import connect
 from kgagent.workspace import Workspace
 
 Progress = Callable[[str, int, int], None]
@@ -22,14 +25,17 @@ Progress = Callable[[str, int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What came back."""
+    """What came back; `problems` name what could not, and never stop the rest."""
 
     sources: int
     concepts: int
     mentions: int
     experiments: int
+    preflights: int
+    profiles: int
     nodes: int
     edges: int
+    problems: tuple[str, ...]
 
 
 def rebuild(workspace: Workspace, *, progress: Progress | None = None) -> RebuildReport:
@@ -44,12 +50,13 @@ def rebuild(workspace: Workspace, *, progress: Progress | None = None) -> Rebuil
             migrate(graph.db, str(workspace.graph_db))
             say("sources", 0, 0)
             sources = restore(graph, progress=progress)
-            say("concepts", 0, 0)
             concepts = sync_concepts(graph)
-            say("linking", 0, 0)
-            links = link(graph)
+            problems = _lanes(graph)
             say("experiments", 0, 0)
-            experiments = refile(graph)
+            filed = refile_all(graph)
+            profiles = restore_profiles(graph)
+            mentions, more = connect(graph, say)
+            problems += (*(f"{p.where}: {p.what}" for p in filed.problems), *more)
             broken = graph.value("SELECT count(*) FROM pragma_foreign_key_check")
             if broken:
                 raise StorageError(
@@ -58,7 +65,18 @@ def rebuild(workspace: Workspace, *, progress: Progress | None = None) -> Rebuil
             nodes, edges = graph.value("SELECT count(*) FROM node"), graph.value("SELECT count(*) FROM edge")
         graph.db.execute("PRAGMA foreign_keys = ON")
         graph.db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
-    return RebuildReport(len(sources), concepts.concepts, links.mentions, experiments, nodes, edges)
+    return RebuildReport(len(sources), concepts.concepts, mentions, filed.experiments, filed.preflights, len(profiles), nodes, edges, problems)
+
+
+def _lanes(graph: Graph) -> tuple[str, ...]:
+    """Lanes of the workspace, for their levers; a broken lane.toml is told, its experiments still come back."""
+    problems = []
+    for name in list_lanes(graph.workspace):
+        try:
+            sync_lane(graph, load_lane(graph.workspace, name))
+        except ConfigError as error:
+            problems.append(str(error))
+    return tuple(problems)
 
 
 def _set_damaged_aside(path: Path) -> None:

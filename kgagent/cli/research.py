@@ -128,10 +128,10 @@ def run(state: State, lane: str, hypothesis: str | None, settings: tuple[str, ..
     from kgagent.lanes import load_lane
 
     workspace = state.workspace
+    knobs, loaded = assignments(settings, "--set"), load_lane(workspace, lane)
     with open_graph(workspace, write=True) as graph, Progress(as_json) as progress:
-        loaded = load_lane(workspace, lane)
         ensure_reference(graph, loaded, progress=progress)
-        report = run_experiment(graph, loaded, _hypothesis(graph, loaded, hypothesis, assignments(settings, "--set"), whats_new), progress=progress)
+        report = run_experiment(graph, loaded, _hypothesis(graph, loaded, hypothesis, knobs, whats_new), progress=progress)
     emit(report, as_json, render_report)
     if report.verdict == "invalid":
         raise click.exceptions.Exit(1)

@@ -12,25 +12,22 @@ from kgagent.graph import open_graph
 
 @click.command()
 @click.argument("locators", nargs=-1, required=True, metavar="SOURCE…")
-@click.option("--no-link", is_flag=True, help="Don't look for concepts afterwards.")
 @json_option
 @click.pass_obj
-def ingest(state: State, locators: tuple[str, ...], no_link: bool, as_json: bool) -> None:
+def ingest(state: State, locators: tuple[str, ...], as_json: bool) -> None:
     """Read sources into the graph.
 
-    A SOURCE is pkg:NAME (the installed package, never imported; pkg:NAME/SUB for a part), or a folder or file.
+    A SOURCE is pkg:NAME (the installed package, never imported; pkg:NAME/SUB for a part), pypi:NAME[==VERSION] (downloaded,
+    never installed or run), git:PATH_OR_URL[@REV], or a folder or file.
     Unchanged files are skipped by content; one transaction a source.
     """
-    from kgagent.ingest import ingest as ingest_sources
-    from kgagent.knowledge import link, sync_concepts
+    from kgagent.learn import learn
 
     with open_graph(state.workspace, write=True) as graph, Progress(as_json) as progress:
-        reports = ingest_sources(graph, locators, progress=progress)
-        if not no_link and any(r.changed for r in reports):
-            progress("linking concepts")
-            sync_concepts(graph)
-            link(graph)
-    emit(reports, as_json, _render_reports)
+        learned = learn(graph, locators, progress=progress)
+    emit(learned, as_json, lambda found: _render_reports(found.sources))
+    for problem in learned.problems:
+        narrate(f"concept page: {problem}")
 
 
 def _render_reports(reports: tuple[Any, ...]) -> str:
@@ -69,7 +66,17 @@ def rebuild(state: State, as_json: bool) -> None:
 
     with Progress(as_json) as progress:
         report = rebuild_graph(state.workspace, progress=progress)
-    emit(report, as_json, lambda r: f"rebuilt: {r.sources} sources, {r.concepts} concepts, {r.experiments} experiments; {r.nodes:,} nodes, {r.edges:,} edges")
+    emit(report, as_json, _render_rebuild)
+    if report.problems:
+        raise click.exceptions.Exit(1)
+
+
+def _render_rebuild(report: Any) -> str:
+    parts = (
+        f"{report.sources} sources, {report.concepts} concepts, {report.experiments} experiments, {report.preflights} preflights, {report.profiles} profiles"
+    )
+    lines = [f"rebuilt: {parts}; {report.nodes:,} nodes, {report.edges:,} edges"]
+    return "\n".join([*lines, *(f"  not brought back: {problem}" for problem in report.problems)])
 
 
 @click.command()

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from kgagent.executor import ExperimentReport, ensure_reference, frontier, resume, run_experiment
+from kgagent.executor import ExperimentReport, ensure_reference, frontier, one_loop, resume, run_experiment
 from kgagent.graph import Graph
 from kgagent.lanes import Lane
 from kgagent.planner.plan import plan
@@ -29,8 +29,12 @@ class LoopReport:
 
 
 def loop(graph: Graph, lane: Lane, *, experiments: int, minutes: float | None = None, progress: Progress | None = None) -> LoopReport:
-    """Run up to `experiments`, best first; what an earlier loop left half-done is finished first."""
-    say = progress or (lambda line: None)
+    """Run up to `experiments`, best first; what an earlier loop left half-done is finished first. A second loop is `Busy`."""
+    with one_loop(graph.workspace):
+        return _loop(graph, lane, experiments, minutes, progress or (lambda line: None))
+
+
+def _loop(graph: Graph, lane: Lane, experiments: int, minutes: float | None, say: Progress) -> LoopReport:
     started = time.monotonic()
     reports: list[ExperimentReport] = list(resume(graph, progress=say))
     ensure_reference(graph, lane, progress=say)

@@ -1,0 +1,54 @@
+"""Read sources and let what they say reach the rest of the graph: concepts, detectors, and the lines compilers named.
+
+One function, so that every face that ingests leaves the same graph behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from kgagent.evidence.lines import link_lines
+from kgagent.graph import Graph
+from kgagent.ingest import IngestReport, ingest
+from kgagent.knowledge import link, sync_concepts
+
+Progress = Callable[[str, int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Learned:
+    """What was read, how many places now point to concepts, and what is wrong with concept pages."""
+
+    sources: tuple[IngestReport, ...]
+    mentions: int
+    problems: tuple[str, ...]
+
+
+def learn(graph: Graph, locators: Sequence[str], *, progress: Progress | None = None) -> Learned:
+    """Ingest, then link; a source that fails raises before anything of it is stored, those before it stay."""
+    say = progress or (lambda step, done, total: None)
+    reports = ingest(graph, locators, progress=progress)
+    if not any(r.parsed or r.moved or r.deleted or r.resolved_again for r in reports) and not _pages_touched(graph):
+        return Learned(reports, 0, ())
+    return Learned(reports, *connect(graph, say))
+
+
+def connect(graph: Graph, say: Progress) -> tuple[int, tuple[str, ...]]:
+    """Concept pages, their detectors, and compiler lines against what is ingested now; idempotent."""
+    say("reading concept pages", 0, 0)
+    concepts = sync_concepts(graph)
+    say("linking concepts", 0, 0)
+    links = link(graph)
+    link_lines(graph)
+    return links.mentions, tuple(str(problem) for problem in (*concepts.problems, *links.problems))
+
+
+def _pages_touched(graph: Graph) -> bool:
+    """Whether a concept page came, went or was written since it was last read; looks at times only, to stay quick."""
+    known = dict(graph.rows("SELECT f.path, f.mtime_ns FROM file f JOIN node s ON s.key = f.source WHERE s.id = 'src:concepts'"))
+    try:
+        found = {path.name: path.stat().st_mtime_ns for path in graph.workspace.concepts.glob("*.md")}
+    except OSError:
+        return True
+    return known != found
