@@ -43,10 +43,8 @@ class Sweep:
         for id_, key in self._owned.items():
             if id_ in self._kept:
                 continue
-            db.execute("DELETE FROM edge WHERE src = ?", (key,))
-            db.execute("UPDATE kernel SET body = NULL, body_how = 'unresolved' WHERE body = ?", (key,))
-            db.execute("UPDATE kernel SET wrapper = NULL WHERE wrapper = ?", (key,))
-            named = id_.startswith("sym:") and self.graph.value("SELECT 1 FROM edge WHERE dst = ? LIMIT 1", key)
+            db.execute("DELETE FROM edge WHERE src = ? AND made_by <> 'ingest'", (key,))  # what others saw in lines that are gone
+            named = id_.startswith("sym:") and self.graph.value("SELECT 1 FROM edge WHERE dst = ?1 UNION ALL SELECT 1 FROM edge WHERE src = ?1 LIMIT 1", key)
             if named:
                 name = id_.removeprefix("sym:").rsplit(".", 1)[-1]
                 db.execute(

@@ -120,7 +120,7 @@ class Update:
         db = self.graph.db
         change.sha, change.bytes, change.status, change.reason = result.sha, result.size, result.status, result.reason
         name = change.path.rsplit("/", 1)[-1]
-        file = self.writer.put(f"file:{self.source.name}/{change.path}", "file", name, source=self.key, data=json.dumps({"module": change.module}))
+        file = self.writer.put(f"file:{self.source.name}/{change.path}", "file", name, source=self.key)
         self.writer.flush()
         db.execute(
             """INSERT INTO file(key, source, path, sha, bytes, mtime_ns, status, reason, facts) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
