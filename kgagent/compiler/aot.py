@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from kgagent.compiler.dumps import bound_dump, dump_flags
-from kgagent.compiler.messages import refusal
+from kgagent.compiler.messages import flag_refusal, refusal
 from kgagent.compiler.records import BLIND_SPOT, Compiled, CompilerStatus, Memory, Refusal
 from kgagent.compiler.status import INSTALL, need_compiler
 from kgagent.compiler.target import known_topologies
@@ -29,7 +29,7 @@ from kgagent.objects import canonical_json, sha256_hex
 from kgagent.process import Finished, run_limited
 from kgagent.workspace import write_atomic
 
-CACHE_FORMAT = 1
+CACHE_FORMAT = 2
 _TOPOLOGY = re.compile(r"[\w ]+[:=]\d+(?:x\d+)*(?:_\w+)?$")
 LOG_KEPT = 16_384  # characters of noise kept with a result
 _DROPPED_ENV = ("LIBTPU_INIT_ARGS", "XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "JAX_PLATFORMS", "JAX_PLATFORM_NAME", "PJRT_DEVICE")
@@ -67,14 +67,14 @@ def aot_compile(
         folder = Path(name)
         try:
             (folder / "exported.bin").write_bytes(exported)
-            (folder / "request.json").write_text(json.dumps({"topology": topology, "flags": dict(wanted)}))
+            (folder / "request.json").write_text(json.dumps({"topology": topology}))
         except OSError as error:
             raise StorageError(
                 f"can't write what is to be compiled: {error.strerror or error}", where=name, hint="free space in the temporary folder"
             ) from error
         finished = run_limited(
             [sys.executable, "-m", "kgagent.compiler.worker", name],
-            cwd=folder, env=_environment(folder, dump), wall_s=wall_s, memory_mb=memory_mb, output_kb=8192,
+            cwd=folder, env=_environment(folder, wanted, dump), wall_s=wall_s, memory_mb=memory_mb, output_kb=8192,
         )  # fmt: skip
         if dump is not None:
             bound_dump(dump)
@@ -86,8 +86,9 @@ def aot_compile(
     return compiled
 
 
-def _environment(folder: Path, dump: Path | None) -> dict[str, str]:
-    """The caller's environment without flags that would change the result unseen by the cache."""
+def _environment(folder: Path, flags: tuple[tuple[str, str], ...], dump: Path | None) -> dict[str, str]:
+    """The caller's environment, its own flags replaced by ours: libtpu reads them once a process, and knows more there than per compile."""
+    given = [f"--{name.removeprefix('--')}={value}" for name, value in flags]
     env = {name: value for name, value in os.environ.items() if name not in _DROPPED_ENV}
     root = str(Path(__file__).resolve().parents[2])
     return {
@@ -98,7 +99,7 @@ def _environment(folder: Path, dump: Path | None) -> dict[str, str]:
         "TPU_SKIP_MDS_QUERY": "1",
         "TPU_LOG_DIR": str(folder),
         "TPU_MIN_LOG_LEVEL": "2",
-        **({"LIBTPU_INIT_ARGS": dump_flags(dump)} if dump is not None else {}),
+        "LIBTPU_INIT_ARGS": " ".join([*given, *([dump_flags(dump)] if dump is not None else [])]),
     }
 
 
@@ -113,6 +114,9 @@ def _judge(folder: Path, finished: Finished, topology: str, flags: tuple[tuple[s
         "blocked", topology, "", 0, flags, None, "", None, None, None, "", (), 0.0, finished.wall_s, status.jax or "", status.libtpu or "", sha, log
     )  # fmt: skip
     if answer is None:
+        refused = flag_refusal(finished.stderr)
+        if refused is not None:
+            return replace(result, error=refused)
         if stage in ("start", "import", "topology") and not finished.killed_by:
             raise _broken(finished, stage)
         if stage == "read" and not finished.killed_by:

@@ -14,8 +14,8 @@ _USED_OF = re.compile(rf"Used {_AMOUNT} of {_AMOUNT} (\w+)")
 _SPACE = re.compile(r"(?:memory space|Ran out of memory on|on device|exceeds available) (\w+)")
 _INSTRUCTION = re.compile(r"%([\w.\-]+) = (\(.*?\)|\S+) [\w\-]+\(")
 _OP_NAME = re.compile(r'op_name="([^"]*)"')
-_UNKNOWN_FLAG = re.compile(r"No such compile option: '([^']+)'")
-_BAD_FLAG = re.compile(r"Failed to parse '(.*?)' into flag (\w+)")
+_UNKNOWN_FLAG = re.compile(r"ERROR: Unknown command line flag '([^']+)'")
+_BAD_FLAG = re.compile(r"ERROR: Illegal value '(.*?)' specified for flag '(\w+)'")
 _CODE = re.compile(r"\b(E\d{4}): ?(\w+)")
 _SEE = re.compile(r"\nSee https://\S+ for more details\.\s*$")
 
@@ -36,13 +36,6 @@ def human_bytes(value: int) -> str:
 def refusal(message: str, *, stage: str) -> Refusal:
     """Read a compiler message; one that no rule knows is kept as `refused` with its first line."""
     text = message.strip()
-    unknown = _UNKNOWN_FLAG.search(text)
-    if unknown:
-        flag = unknown.group(1)
-        return Refusal("unknown_flag", f"the compiler has no flag {flag!r}", text, stage, allocation=flag, hint="remove the flag, or check its spelling")
-    bad = _BAD_FLAG.search(text)
-    if bad:
-        return Refusal("bad_flag", f"{bad.group(1)!r} isn't a value for {bad.group(2)}", text, stage, allocation=bad.group(2), hint="give a value of its type")
     if "RESOURCE_EXHAUSTED" in text or "Ran out of memory" in text:
         return _out_of_memory(text, stage)
     if "Mosaic" in text:
@@ -50,6 +43,23 @@ def refusal(message: str, *, stage: str) -> Refusal:
         return Refusal("mosaic", line.strip()[:300], text, stage, op_name=_first(_OP_NAME, text), hint="change the kernel or its block shapes")
     first = next(iter(text.splitlines()), "no message")
     return Refusal("refused", first[:300], text, stage, op_name=_first(_OP_NAME, text), hint="read the whole message; change the program")
+
+
+def refused_flags(printed: str) -> tuple[dict[str, str], tuple[str, ...]]:
+    """(flag -> value it doesn't take, flags nobody knows) from what libtpu prints before it gives up; it names all of them at once."""
+    return {flag: value for value, flag in _BAD_FLAG.findall(printed)}, tuple(dict.fromkeys(_UNKNOWN_FLAG.findall(printed)))
+
+
+def flag_refusal(printed: str) -> Refusal | None:
+    """The refusal of a compile whose flags libtpu didn't take; None where it took them."""
+    bad, unknown = refused_flags(printed)
+    if unknown:
+        names = ", ".join(unknown)
+        what = f"the compiler has no flag{'s' if len(unknown) > 1 else ''} {names}"
+        return Refusal("unknown_flag", what, printed[-2000:], "flags", allocation=unknown[0], hint="remove it, or check its spelling")
+    for flag, value in bad.items():
+        return Refusal("bad_flag", f"{value!r} isn't a value for {flag}", printed[-2000:], "flags", allocation=flag, hint="give a value of its type")
+    return None
 
 
 def _first(pattern: re.Pattern[str], text: str) -> str:

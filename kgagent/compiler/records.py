@@ -14,7 +14,7 @@ class Refusal:
     kind: str  # vmem_oom, hbm_oom, oom, unknown_flag, bad_flag, mosaic, refused, aborted, timeout, memory
     what: str  # one line for a person
     message: str  # the compiler's own, whole
-    stage: str  # read, lower, compile
+    stage: str  # flags, read, lower, compile
     space: str = ""  # hbm, vmem, smem …
     asked_bytes: int | None = None
     limit_bytes: int | None = None

@@ -62,7 +62,7 @@ def compile_exported(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     stage(folder, "compile")
     started = time.monotonic()
     try:
-        compiled = lowered.compile(compiler_options=request["flags"] or None)
+        compiled = lowered.compile()
     except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
         seconds = time.monotonic() - started
         return {**base, "status": "blocked", "stage": "compile", "message": str(error), "frames": frames_of(lowered, str(error)), "compile_s": seconds}

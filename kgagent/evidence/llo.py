@@ -118,7 +118,13 @@ class DumpFiles:
     stamp: int
     passes: tuple[tuple[str, Path], ...]
 
+    @property
+    def bundles(self) -> Path:
+        """The final bundles; their analysis has a name that ends the same."""
+        return next(path for label, path in self.passes if label.endswith("final_bundles") and "schedule" not in label)
+
     def path(self, suffix: str) -> Path | None:
+        """The first file whose pass ends so."""
         return next((path for name, path in self.passes if name.endswith(suffix)), None)
 
 
@@ -145,7 +151,7 @@ def dump_files(folder: Path) -> tuple[DumpFiles, ...]:
 
 def read_schedule(files: DumpFiles) -> Schedule:
     """Everything the dump of one instruction says."""
-    bundles_path = next(path for label, path in files.passes if label.endswith("final_bundles") and "schedule" not in label)
+    bundles_path = files.bundles
     utilization = files.path("static-per-bundle-utilization")
     allocations = files.path("original") or files.path("registers-and-allocations")
     analysis = files.path("schedule-analysis_final_bundles")

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from kgagent.compiler.messages import amount_bytes, human_bytes, refusal
+from kgagent.compiler.messages import amount_bytes, flag_refusal, human_bytes, refusal, refused_flags
 
 VMEM = """RESOURCE_EXHAUSTED: E1001: CompileTimeScopedVmemOom:
 Ran out of memory in memory space vmem while allocating on stack for %flash.1 = bf16[8,128]{1,0:T(8,128)(2,1)} custom-call(%a), metadata={op_name="jit(f)/flash/pallas_call" stack_frame_id=20}. Scoped allocation with size 75.37M and limit 16.00M exceeded scoped vmem limit by 59.37M. It should not be possible to run out of scoped vmem -
@@ -21,8 +21,6 @@ USED = "RESOURCE_EXHAUSTED: XLA:TPU compile permanent error. Ran out of memory i
         (HBM, "hbm_oom", "hbm", round(160.5 * 2**30), round(31.24 * 2**30), ""),
         (USED, "hbm_oom", "hbm", round(40.1 * 2**30), 31.25 * 2**30, ""),
         ("RESOURCE_EXHAUSTED: something else", "oom", "", None, None, ""),
-        ("INVALID_ARGUMENT: No such compile option: 'xla_x'", "unknown_flag", "", None, None, "xla_x"),
-        ("INVALID_ARGUMENT: Failed to parse 'abc' into flag xla_y: ", "bad_flag", "", None, None, "xla_y"),
         ("INTERNAL: Mosaic failed to compile TPU kernel: bad layout", "mosaic", "", None, None, ""),
         ("INTERNAL: who knows\nmore", "refused", "", None, None, ""),
         ("", "refused", "", None, None, ""),
@@ -33,6 +31,17 @@ def test_messages(text: str, kind: str, space: str, asked: float | None, limit: 
     assert (error.kind, error.space, error.asked_bytes, error.limit_bytes, error.allocation) == (kind, space, asked, limit, allocation)
     assert error.what and "\n" not in error.what and error.hint
     assert error.message in text
+
+
+FLAGS = "noise\nERROR: Illegal value 'abc' specified for flag 'xla_y'\nERROR: Unknown command line flag 'xla_a'\nERROR: Unknown command line flag 'xla_b'\n"
+
+
+def test_flags_that_libtpu_refuses_are_all_named() -> None:
+    assert refused_flags(FLAGS) == ({"xla_y": "abc"}, ("xla_a", "xla_b"))
+    unknown, bad = flag_refusal(FLAGS), flag_refusal(FLAGS.splitlines()[1])
+    assert unknown is not None and (unknown.kind, unknown.allocation, unknown.what) == ("unknown_flag", "xla_a", "the compiler has no flags xla_a, xla_b")
+    assert bad is not None and (bad.kind, bad.allocation, bad.what) == ("bad_flag", "xla_y", "'abc' isn't a value for xla_y")
+    assert flag_refusal("noise") is None
 
 
 def test_the_name_stack_is_kept() -> None:
