@@ -99,7 +99,7 @@ def preflight(state: State, lane: str, settings: tuple[str, ...], flags: tuple[s
 def _hypothesis(graph: Graph, lane: Any, target: str | None, settings: dict[str, str], whats_new: str) -> str:
     from kgagent.executor import frontier
     from kgagent.executor.memory import cpu_scope
-    from kgagent.planner import hypothesis_for
+    from kgagent.planner import default_knobs, hypothesis_for
     from kgagent.planner import plan as plan_lane
 
     if target and settings:
@@ -108,7 +108,8 @@ def _hypothesis(graph: Graph, lane: Any, target: str | None, settings: dict[str,
         return graph.need(target).id
     if settings:
         best = frontier(graph, lane)
-        return hypothesis_for(graph, lane, settings, cpu_scope(lane).id, best.knobs if best else {}, whats_new=whats_new)
+        start, speedup = (best.knobs, best.speedup_vs_reference) if best else (default_knobs(lane), 1.0)
+        return hypothesis_for(graph, lane, settings, cpu_scope(lane).id, start, speedup, whats_new=whats_new)
     ranked = plan_lane(graph, lane).ranked
     if not ranked:
         raise UsageError(f"nothing is open in lane {lane.name}", hint="kgagent run LANE --set KNOB=VALUE tries a configuration of your own")

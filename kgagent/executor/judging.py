@@ -11,7 +11,7 @@ from kgagent.executor import decode
 from kgagent.executor.gates import Evidence, judge
 from kgagent.executor.journal import now
 from kgagent.executor.records import GateResult, Interval, Observations, Pair
-from kgagent.executor.rule import decide
+from kgagent.executor.rule import decide, promise_over_baseline
 from kgagent.executor.stats import interval, median_ms, sample_count
 from kgagent.graph import plain
 from kgagent.lanes import Lane
@@ -67,8 +67,7 @@ def judge_body(
         gates = (*early, *judge(late, "after"))
         guards = guards_of(lane, evidence.observations)
     seen: Interval | None = interval(pairs) if timed else None
-    hypothesis = plan["hypothesis"]
-    verdict = decide(outcome, detail, gates, guards, seen, noise_floor_frac, hypothesis["expected_gain"] if hypothesis else None)
+    verdict = decide(outcome, detail, gates, guards, seen, noise_floor_frac, promise_over_baseline(plan))
     comparison = None
     if seen is not None and plan["baseline"]:
         comparison = {

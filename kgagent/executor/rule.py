@@ -1,8 +1,8 @@
 """The verdict rule: one function of stored numbers, so that anybody can apply it again.
 
 supported     the interval lies above 1 and the speedup is beyond the noise floor, and no guard is broken
-refuted       the candidate is slower beyond the noise floor and the interval lies below 1; or the hypothesis promised a gain
-              that could have been seen, and the interval leaves out even half of it
+refuted       the candidate is slower beyond the noise floor and the interval lies below 1; or the hypothesis promised a gain over
+              this baseline that could have been seen, and the interval leaves out even half of it
 inconclusive  anything else that is sound: the effect, if any, is too small for this many pairs
 invalid       the run failed, or a gate did; it says nothing of the idea
 """
@@ -27,7 +27,10 @@ def decide(
     noise_floor_frac: float,
     expected_gain: float | None,
 ) -> Verdict:
-    """Apply the rule; `guards` are metric -> (value, bound), smaller is better; `expected_gain` is a ratio, 1.5 meaning half as fast again."""
+    """Apply the rule.
+
+    `guards` are metric -> (value, bound), smaller is better; `expected_gain` is a ratio over the baseline, 1.5 meaning half as fast again.
+    """
     failed = [gate.name for gate in gates if gate.result == "fail"]
     broken = [name for name, (value, bound) in sorted(guards.items()) if value > bound]
     inputs: dict[str, Any] = {
@@ -50,6 +53,13 @@ def decide(
     if word == "supported" and broken:
         return Verdict("inconclusive", f"faster, but worse than its bound in {', '.join(broken)}; {reason}", inputs)
     return Verdict(word, reason, inputs)
+
+
+def promise_over_baseline(plan: Mapping[str, Any]) -> float | None:
+    """What the hypothesis promises over the baseline it meets: gains are stated over the lane's reference, and the frontier has moved since."""
+    if not plan["hypothesis"] or plan["hypothesis"]["expected_gain"] is None:
+        return None
+    return float(plan["hypothesis"]["expected_gain"]) / float(plan["baseline"]["speedup_vs_reference"] if plan["baseline"] else 1.0)
 
 
 def _measured(interval: Interval, floor: float, expected_gain: float | None) -> tuple[str, str]:

@@ -16,7 +16,7 @@ from kgagent.executor.gates import judge
 from kgagent.executor.judging import evidence_of
 from kgagent.executor.receipts import Receipt, read_chain, run_folder
 from kgagent.executor.records import Interval, Problem, VerifyReport
-from kgagent.executor.rule import decide
+from kgagent.executor.rule import decide, promise_over_baseline
 from kgagent.executor.snapshot import stored_lane
 from kgagent.executor.stats import interval, median_ms, noise_floor_frac, sample_count
 from kgagent.executor.verify_rows import row_problems, unknown_experiments
@@ -135,7 +135,7 @@ def _rule(steps: dict[str, dict[str, Any]]) -> Iterator[str]:
     seen = Interval(compared["speedup"], compared["ci_low"], compared["ci_high"], compared["pairs"]) if compared else None
     guards = {guard["metric"]: (guard["value"], guard["bound"]) for guard in judged["guards"]}
     gates = [decode.gate(gate) for gate in judged["gates"]]
-    again = decide(judged["outcome"], judged["detail"], gates, guards, seen, timing["noise"]["floor_frac"], plan["hypothesis"]["expected_gain"])
+    again = decide(judged["outcome"], judged["detail"], gates, guards, seen, timing["noise"]["floor_frac"], promise_over_baseline(plan))
     if again.verdict != judged["verdict"]:
         yield f"the rule gives {again.verdict}, filed is {judged['verdict']}"
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from datetime import datetime
 
 from kgagent.graph import Graph
 from kgagent.lanes import Lane
 from kgagent.lanes.sync import lever_id
+from kgagent.planner.propose import promised_ratio
 from kgagent.planner.records import Coverage, Idea, Tried
 
 CONCEPTS = """SELECT n.id FROM edge e JOIN node n ON n.key = e.dst WHERE e.src = ? AND e.type = 'tests_concept'"""
@@ -42,7 +42,7 @@ def concluded(graph: Graph, frontier_speedup: float, scope: str) -> tuple[Tried,
 
 
 def open_ideas(graph: Graph, lane: Lane, scope: str, frontier_knobs: Mapping[str, object], frontier_speedup: float) -> tuple[Idea, ...]:
-    """Open hypotheses of this lane at this scope."""
+    """Open hypotheses of this lane at this scope, their gains promised anew from today's frontier, which was measured."""
     rows = graph.rows(
         """SELECT n.id, h.key, h.lever, c.knobs, h.prior, h.expected_gain, h.statement
            FROM hypothesis h JOIN node n ON n.key = h.key JOIN configuration c ON c.key = h.configuration
@@ -54,33 +54,12 @@ def open_ideas(graph: Graph, lane: Lane, scope: str, frontier_knobs: Mapping[str
     ideas = []
     for id_, key, lever, knobs, prior, stated_gain, statement in rows:
         changed = json.loads(knobs)
-        promise = frontier_speedup * math.exp(_promise(lane, changed, frontier_knobs, stated_gain))
+        moved = promised_ratio(lane, changed, frontier_knobs)
+        promise = frontier_speedup * moved if moved != 1.0 else stated_gain or frontier_speedup
         ideas.append(
             Idea(id_, lever, changed, _concepts(graph, key), scope, "cpu" if lane.chip in ("", "cpu") else lane.chip, prior or 0.5, promise, statement)
         )
     return tuple(ideas)
-
-
-def _promise(lane: Lane, knobs: Mapping[str, object], start: Mapping[str, object], stated: float | None) -> float:
-    """Log of the promised speed over the start: gains of the levers pulled, less those let go. The start itself was measured."""
-    total, pulled = 0.0, 0
-    for name in set(knobs) | set(start):
-        if knobs.get(name) == start.get(name):
-            continue
-        gains = [_lever_gain(lane, name, side.get(name)) for side in (knobs, start)]
-        pulled += gains[0] is not None
-        total += math.log(gains[0] or 1.0) - math.log(gains[1] or 1.0)
-    return total if pulled else math.log(stated or 1.05)
-
-
-def _lever_gain(lane: Lane, knob: str, value: object) -> float | None:
-    """The gain a knob's value promises over the knob's default; None where no lever speaks of it."""
-    default = next((k.default for k in lane.knobs if k.name == knob), None)
-    if value is None or value == default:
-        return None
-    exact = [lever for lever in lane.levers if lever.knob == knob and lever.value == value]
-    general = [lever for lever in lane.levers if lever.knob == knob and lever.value == "*"]
-    return (exact or general)[0].expected_gain if exact or general else None
 
 
 def coverage(graph: Graph, lane: Lane, scope: str) -> Coverage:

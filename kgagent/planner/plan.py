@@ -22,7 +22,7 @@ def plan(graph: Graph, lane: Lane) -> Plan:
     start = best.knobs if best else default_knobs(lane)
     speedup = best.speedup_vs_reference if best else 1.0
     with graph.transaction():
-        propose(graph, lane, scope, start)
+        propose(graph, lane, scope, start, speedup)
     history = concluded(graph, speedup, scope)
     ideas = open_ideas(graph, lane, scope, start, speedup)
     ranked = rank(ideas, history, frontier_speedup=speedup, default_minutes=lane.budgets.experiment_minutes)

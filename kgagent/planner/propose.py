@@ -51,21 +51,26 @@ def default_knobs(lane: Lane) -> dict[str, Scalar]:
     return canonical_knobs(lane, {})
 
 
-def propose(graph: Graph, lane: Lane, scope: str, start: Mapping[str, Scalar]) -> tuple[str, ...]:
-    """Write what is new as open hypotheses and return their ids; a change tried or proposed at this scope is left out."""
+def propose(graph: Graph, lane: Lane, scope: str, start: Mapping[str, Scalar], speedup: float) -> tuple[str, ...]:
+    """Write what is new as open hypotheses and return their ids; a change tried or proposed at this scope is left out.
+
+    `speedup` is the start's own, measured over the reference.
+    """
     known = {row[0] for row in graph.rows(KNOWN, scope, scope)}
     created = []
     for move in moves(lane, start):
         if canonical_text(move.knobs) in known:
             continue
         try:
-            created.append(_write(graph, lane, move.lever, move.knobs, ORIGIN))
+            created.append(_write(graph, lane, move.lever, move.knobs, start, speedup, ORIGIN))
         except Refused:
             continue  # somebody proposed it between the look and the write
     return tuple(created)
 
 
-def hypothesis_for(graph: Graph, lane: Lane, knobs: Mapping[str, Scalar], scope: str, start: Mapping[str, Scalar], *, whats_new: str = "") -> str:
+def hypothesis_for(
+    graph: Graph, lane: Lane, knobs: Mapping[str, Scalar], scope: str, start: Mapping[str, Scalar], speedup: float, *, whats_new: str = ""
+) -> str:
     """A person's own configuration as a hypothesis: the open one that says the same, else a new one in the words of the first lever pulled.
 
     Raises `Refused` when the change was tried here and `whats_new` is empty, `UsageError` when no lever of the lane speaks of it.
@@ -84,25 +89,54 @@ def hypothesis_for(graph: Graph, lane: Lane, knobs: Mapping[str, Scalar], scope:
         raise UsageError(
             "that is the reference's own configuration: there is nothing to find out", hint="set a knob to another value; kgagent show lane:" + lane.name
         )
-    return _write(graph, lane, pulled[0], chosen, "person", whats_new)
+    return _write(graph, lane, pulled[0], chosen, start, speedup, "person", whats_new)
 
 
-def _write(graph: Graph, lane: Lane, lever: LaneLever, knobs: Mapping[str, Scalar], origin: str, whats_new: str = "") -> str:
+def _write(
+    graph: Graph,
+    lane: Lane,
+    lever: LaneLever,
+    knobs: Mapping[str, Scalar],
+    start: Mapping[str, Scalar],
+    speedup: float,
+    origin: str,
+    whats_new: str = "",
+) -> str:
+    """The statement names what the change is tested over; the gain is promised over the reference, whatever the frontier does meanwhile."""
     return create_hypothesis(
         graph,
         lane,
         knobs,
-        statement=f"{lever.statement} ({spelled(knobs)})",
+        statement=f"{lever.statement} Tested: {spelled(knobs)} over the frontier (when proposed: {spelled(start)}).",
         mechanism=lever.mechanism,
         predicted_signal=lever.predicted_signal,
         falsification=lever.falsification,
         origin=origin,
         lever=lever_id(lane, lever),
         prior=lever.prior,
-        expected_gain=lever.expected_gain,
+        expected_gain=speedup * promised_ratio(lane, knobs, start),
         cost_minutes=lane.budgets.experiment_minutes,
         whats_new=whats_new,
     )
+
+
+def promised_ratio(lane: Lane, knobs: Mapping[str, object], start: Mapping[str, object]) -> float:
+    """Speed over the start that the levers promise: gains of those pulled over gains of those let go."""
+    ratio = 1.0
+    for name in set(knobs) | set(start):
+        if knobs.get(name) != start.get(name):
+            ratio *= _lever_gain(lane, name, knobs.get(name)) / _lever_gain(lane, name, start.get(name))
+    return ratio
+
+
+def _lever_gain(lane: Lane, knob: str, value: object) -> float:
+    """The gain a knob's value promises over the knob's default; 1 where no lever speaks of it."""
+    default = next((k.default for k in lane.knobs if k.name == knob), None)
+    if value is None or value == default:
+        return 1.0
+    exact = [lever for lever in lane.levers if lever.knob == knob and lever.value == value]
+    general = [lever for lever in lane.levers if lever.knob == knob and lever.value == "*"]
+    return (exact or general)[0].expected_gain if exact or general else 1.0
 
 
 def canonical_text(knobs: Mapping[str, Scalar]) -> str:
