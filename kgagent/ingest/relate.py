@@ -79,7 +79,7 @@ class Relator:
             for id_, how in self.meanings(dotted, out):
                 if id_ != ids[symbol]:
                     best.setdefault((ids[symbol], "imports", id_, line), how)
-        self.gradients(facts, out, best)
+        self.gradients(facts, module, out, best)
         self.dispatch(facts, module, ids, best)
         out.frameworks = self.frameworks(facts, module)
         out.relations = [Relation(src, type_, dst, line, HOWS[rank]) for (src, type_, dst, line), rank in best.items()]
@@ -105,7 +105,7 @@ class Relator:
             found.append((symbol.id, HOW_RANK[symbol.how]))
         return tuple(found)
 
-    def gradients(self, facts: dict[str, Any], out: Related, best: dict[tuple[str, str, str, int], int]) -> None:
+    def gradients(self, facts: dict[str, Any], module: Module, out: Related, best: dict[tuple[str, str, str, int], int]) -> None:
         """`f.defvjp(fwd, bwd)`: whoever differentiates f reaches both."""
         for primal, forward, backward, line in facts["vjps"]:
             for name, how in primal:
@@ -113,7 +113,7 @@ class Relator:
                     for target, target_how in (*forward, *backward):
                         for id_, rank in self.meanings(target, out):
                             certainty = max(rank, HOW_RANK[how], HOW_RANK[target_how], HOW_RANK[symbol.how])
-                            if id_ != symbol.id and symbol.module is not None:
+                            if id_ != symbol.id and symbol.module is module:  # an edge stands in its source's own file
                                 best.setdefault((symbol.id, "uses", id_, line), certainty)
 
     def dispatch(self, facts: dict[str, Any], module: Module, ids: list[str], best: dict[tuple[str, str, str, int], int]) -> None:

@@ -19,12 +19,13 @@ from kgagent.ingest.relate import Related, Relation
 from kgagent.ingest.shapes import Symbol
 
 MADE_BY = "ingest"
-BULK_FILES = 150  # from here on one statement for text search beats a trigger a row
+BULK_FILES = 25  # from here on one statement for text search beats a trigger a row
 EXTERNAL_DATA = '{"external": true}'
 TEXT_TRIGGERS = ("node_text_insert", "node_text_update", "node_text_delete")
 TEXT_TABLES = (("node_fts", "name, words, doc"), ("node_trigram", "id"))
-# Built after the rows when a bulk ingest writes more edges than there are; the unique one stays, it refuses repeats.
-LATE_INDEXES = ("edge_in", "edge_file")
+# Built after the rows where a bulk ingest adds much to what is there: building an index costs a sixth of filling it row by row.
+LATE_INDEXES = ("edge_out", "edge_in", "edge_file", "node_kind", "node_file", "node_source")
+LATE_SHARE = 6
 EDGES_PER_FILE = 120  # measured over jax, tokamax and flax
 BULK_CACHE_KB = 65_536  # with SQLite's own 2 MB a bulk transaction writes the same pages many times
 
@@ -64,7 +65,7 @@ class Writer:
         self._triggers = [self._sql(name) for name in TEXT_TRIGGERS]
         for name in TEXT_TRIGGERS:
             self.db.execute(f"DROP TRIGGER {name}")
-        if self.graph.value("SELECT coalesce(max(key), 0) FROM edge") < files * EDGES_PER_FILE:
+        if self.graph.value("SELECT coalesce(max(key), 0) FROM edge") < files * EDGES_PER_FILE * LATE_SHARE:
             self._indexes = [self._sql(name) for name in LATE_INDEXES]
             for name in LATE_INDEXES:
                 self.db.execute(f"DROP INDEX {name}")
@@ -166,7 +167,7 @@ class Writer:
             if src is None or dst is None:
                 raise StorageError(f"an edge to nowhere: {relation.src} {relation.type} {relation.dst}", hint="please report this, with the source ingested")
             rows.append((src, relation.type, dst, file, relation.line, relation.how))
-        self.db.executemany("INSERT OR IGNORE INTO edge(src, type, dst, file, line, how, made_by) VALUES (?, ?, ?, ?, ?, ?, 'ingest')", rows)
+        self.db.executemany("INSERT INTO edge(src, type, dst, file, line, how, made_by) VALUES (?, ?, ?, ?, ?, ?, 'ingest')", rows)
         return len(rows)
 
     def put_externals(self, related: Related) -> None:
