@@ -29,7 +29,7 @@ from kgagent.objects import canonical_json, sha256_hex
 from kgagent.process import Finished, run_limited
 from kgagent.workspace import write_atomic
 
-CACHE_FORMAT = 2
+CACHE_FORMAT = 3
 _TOPOLOGY = re.compile(r"[\w ]+[:=]\d+(?:x\d+)*(?:_\w+)?$")
 LOG_KEPT = 16_384  # characters of noise kept with a result
 _DROPPED_ENV = ("LIBTPU_INIT_ARGS", "XLA_FLAGS", "JAX_COMPILATION_CACHE_DIR", "JAX_PLATFORMS", "JAX_PLATFORM_NAME", "PJRT_DEVICE")
@@ -111,7 +111,7 @@ def _judge(folder: Path, finished: Finished, topology: str, flags: tuple[tuple[s
     if answer is not None and answer["status"] == "stopped":
         raise _stopped(answer["kind"], answer["message"], topology)
     result = Compiled(
-        "blocked", topology, "", 0, flags, None, "", None, None, None, "", (), 0.0, finished.wall_s, status.jax or "", status.libtpu or "", sha, log
+        "blocked", topology, "", 0, flags, None, "", None, None, None, "", (), (), 0.0, finished.wall_s, status.jax or "", status.libtpu or "", sha, log
     )  # fmt: skip
     if answer is None:
         refused = flag_refusal(finished.stderr)
@@ -132,7 +132,7 @@ def _judge(folder: Path, finished: Finished, topology: str, flags: tuple[tuple[s
     note = f"{BLIND_SPOT}: {', '.join(dict.fromkeys(kernels))}" if kernels else ""
     memory = Memory(**answer["memory"]) if answer["memory"] else None
     return replace(
-        result, status="ok", hlo_text=text, memory=memory, kernels=kernels, cost_note=note,
+        result, status="ok", hlo_text=text, memory=memory, kernels=kernels, cost_note=note, constants=tuple(sorted(answer["constants"].items())),
         flops=answer["cost"]["flops"], bytes_accessed=answer["cost"]["bytes_accessed"],
     )  # fmt: skip
 
@@ -216,8 +216,8 @@ def _from_cache(entry: Path | None) -> Compiled | None:
         return None
     error = Refusal(**{**found["error"], "frames": tuple(found["error"]["frames"])}) if found["error"] else None
     memory = Memory(**found["memory"]) if found["memory"] else None
-    flags = tuple((name, value) for name, value in found["flags"])
-    return Compiled(**{**found, "error": error, "memory": memory, "flags": flags, "kernels": tuple(found["kernels"]), "cached": True})
+    pairs = {key: tuple((name, value) for name, value in found[key]) for key in ("flags", "constants")}
+    return Compiled(**{**found, "error": error, "memory": memory, **pairs, "kernels": tuple(found["kernels"]), "cached": True})
 
 
 def _to_cache(entry: Path, compiled: Compiled) -> None:

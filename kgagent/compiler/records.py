@@ -54,6 +54,7 @@ class Compiled:
     bytes_accessed: float | None
     cost_note: str  # what flops and bytes don't count; "" where they count all
     kernels: tuple[str, ...]  # names of custom calls to Pallas kernels, in order, repeats kept
+    constants: tuple[tuple[str, str], ...]  # whole lines of the constants that kernels are launched with
     compile_s: float
     wall_s: float  # the whole subprocess
     jax: str

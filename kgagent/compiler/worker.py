@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 DONATED = re.compile(r"%arg(\d+): [^%]*?(?:tf\.aliasing_output|jax\.buffer_donor)")
+MOST_CONSTANTS = 2**22  # elements in a module; beyond it their text is not worth its memory
 SIXTY_FOUR_BIT = {"int64", "uint64", "float64", "complex128"}
 
 
@@ -70,7 +71,7 @@ def compile_exported(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     stage(folder, "answer")
     text = compiled.as_text()
     (folder / "hlo.txt").write_text(text)
-    return {**base, "status": "ok", "compile_s": seconds, "memory": memory_of(compiled), "cost": cost_of(compiled)}
+    return {**base, "status": "ok", "constants": constants_of(compiled, text), "compile_s": seconds, "memory": memory_of(compiled), "cost": cost_of(compiled)}
 
 
 def stage(folder: Path, name: str) -> None:
@@ -154,6 +155,31 @@ def frames_of(lowered: Any, message: str) -> list[str]:
             frames = [frame.place for frame in outer_frames(module, computation, instruction)]
             best = (len(own), frames) if frames else best
     return best[1]
+
+
+def constants_of(compiled: Any, text: str) -> dict[str, str]:
+    """Whole lines of the constants that kernels are launched with: the text leaves their values out, and grids are read by them."""
+    from kgagent.errors import EvidenceError
+    from kgagent.evidence.grid import constant_operands
+    from kgagent.evidence.hlo import parse_hlo
+    from kgagent.evidence.kernels import kernel_calls
+    from kgagent.evidence.shapes import leaves
+
+    try:
+        from jaxlib._hlo import HloPrintOptions
+
+        module = parse_hlo(text)
+        modules = compiled.runtime_executable().hlo_modules()
+    except (ImportError, EvidenceError, AttributeError, NotImplementedError):
+        return {}
+    wanted = {name for call in kernel_calls(module) for name in constant_operands(module.computations[call.computation], call.instruction).values()}
+    printed = sum(leaf.elements for _, i in module.instructions() if i.opcode == "constant" for leaf in leaves(i.shape))
+    if not wanted or printed > MOST_CONSTANTS:
+        return {}
+    options = HloPrintOptions()
+    options.print_large_constants = True
+    whole = parse_hlo(modules[0].to_string(options))
+    return {i.name: i.text for _, i in whole.instructions() if i.name in wanted}
 
 
 def memory_of(compiled: Any) -> dict[str, int | None] | None:

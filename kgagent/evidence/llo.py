@@ -108,6 +108,7 @@ class Schedule:
     vmem_bytes: int | None
     line_bundles: tuple[tuple[str, float], ...]  # path:line -> bundles, each bundle shared by its located operations
     unlocated_bundles: float
+    bundle_places: tuple[tuple[str, ...], ...]  # per bundle, path:line of its located operations
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,7 +210,7 @@ def parse_schedule(kernel: str, bundle_text: str, utilization_text: str = "", al
     return Schedule(
         kernel, len(bundles), empty, _loops(bundles, branches, starts, bounds), _conditionals(branches, starts), scalar_spills, scalar_fills, spills, fills,
         slots, allocations, sum(a.allocation_bytes for a in allocations if a.space == "vmem" and a.allocation_bytes < 2**40) if allocations else None,
-        lines, unlocated,
+        lines, unlocated, tuple(bundle.places for bundle in bundles),
     )  # fmt: skip
 
 
