@@ -1,4 +1,4 @@
-"""Commands that only read: find, show, neighbors, kernels, why."""
+"""Commands that only read: find, show, neighbors, kernels, flags, why."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kgagent.graph import find as find_nodes
 from kgagent.graph import neighbors as walk
 
 HIDDEN_DATA = {"external"}
+USES_SHOWN = 4
 
 
 def resolve(graph: Graph, text: str) -> Node:
@@ -154,6 +155,41 @@ def kernels(state: State, backend: str | None, family: str | None, as_json: bool
 def _render_kernels(rows: tuple[Any, ...]) -> str:
     body = [(r.backend, r.name, f"{short_path(r.file)}:{r.line}", r.body or f"[{r.body_how}]", r.wrapper or "", len(r.tunables)) for r in rows]
     return table(("backend", "kernel", "launch", "body", "wrapper", "tunables"), body) + f"\n{len(rows)} kernels"
+
+
+@click.command()
+@click.argument("pattern", default="*")
+@json_option
+@click.pass_obj
+def flags(state: State, pattern: str, as_json: bool) -> None:
+    """List XLA and libtpu flags found in source, and what the installed libtpu says of each.
+
+    PATTERN is part of a name or a shell pattern such as 'xla_tpu_*fusion*'; leading dashes don't count. A flag is known (libtpu
+    holds its name), moved (only under another prefix), unknown, or unchecked (no libtpu is installed).
+    """
+    from kgagent.ingest import list_flags
+
+    with open_graph(state.workspace) as graph:
+        rows = list_flags(graph, pattern.lstrip("-").partition("=")[0] or "*")
+        if not rows:
+            total = graph.value("SELECT count(*) FROM node WHERE kind = 'flag'")
+            hint = f"kgagent flags lists all {total}" if total else "flags are read from ingested source: kgagent ingest SOURCE"
+            raise UnknownThing(f"no flag matches {pattern!r}" if total else "no flags in this graph", hint=hint)
+    emit(rows, as_json, _render_flags)
+
+
+def _render_flags(rows: tuple[Any, ...]) -> str:
+    lines = []
+    for row in rows:
+        lines.append(f"{row.status:<9} {row.name}" + (f"  is now {row.moved_to}" if row.moved_to else ""))
+        lines += [f"          {short_path(use.file)}:{use.line}" + (f"  = {use.value}" if use.value else "") for use in row.uses[:USES_SHOWN]]
+        if len(row.uses) > USES_SHOWN:
+            lines.append(f"          and {len(row.uses) - USES_SHOWN} more (--json has all)")
+    counts: dict[str, int] = {}
+    for row in rows:
+        counts[row.status] = counts.get(row.status, 0) + 1
+    said = ", ".join(f"{count} {status}" for status, count in sorted(counts.items()))
+    return "\n".join([*lines, f"{len(rows)} {'flag' if len(rows) == 1 else 'flags'}: {said} ({rows[0].how.rpartition(' in ')[2]})"])
 
 
 @click.command()

@@ -1,4 +1,4 @@
-"""Commands that fill and mirror the graph: ingest, sources, rebuild, wiki."""
+"""Commands that fill, empty and mirror the graph: ingest, sources, forget, rebuild, wiki."""
 
 from __future__ import annotations
 
@@ -8,6 +8,8 @@ import click
 
 from kgagent.cli.output import Progress, State, emit, json_option, narrate, table
 from kgagent.graph import open_graph
+
+REVISION_CHARS = 12  # enough of a commit
 
 
 @click.command()
@@ -53,8 +55,46 @@ def _render_sources(rows: tuple[Any, ...]) -> str:
     if not rows:
         narrate("nothing was ingested yet; next: kgagent ingest pkg:jax/experimental/pallas")
         return ""
-    body = [(r.name, r.revision, r.ingested_at, r.files, r.symbols, r.kernels, f"{100 * r.unresolved_frac:.1f}%", "stale" if r.stale else "") for r in rows]
-    return table(("source", "revision", "ingested", "files", "symbols", "kernels", "unresolved", ""), body)
+    head = ("source", "revision", "age", "files", "passed over", "symbols", "kernels", "calls", "unresolved", "")
+    body = [
+        (r.name, r.revision[:REVISION_CHARS], _age(r.age_days), f"{r.files:,}", r.skipped, f"{r.symbols:,}", r.kernels, f"{r.calls:,}",
+         f"{100 * r.unresolved_frac:.1f}%", "stale" if r.stale else "")
+        for r in rows
+    ]  # fmt: skip
+    return "\n".join([table(head, body), *(f"  {r.name} is stale: {r.stale}" for r in rows if r.stale)])
+
+
+def _age(days: float) -> str:
+    """Time since it was read, in the unit a person would use."""
+    minutes = days * 1440
+    return f"{minutes:.0f} min" if minutes < 60 else f"{minutes / 60:.0f} h" if minutes < 2880 else f"{days:.0f} days"
+
+
+@click.command()
+@click.argument("source")
+@json_option
+@click.pass_obj
+def forget(state: State, source: str, as_json: bool) -> None:
+    """Take a source out of the graph: its files, symbols and kernels.
+
+    SOURCE is its name as kgagent sources shows it, or what was typed to ingest it. What other sources say about its names stays.
+    The bytes in raw/objects stay too; kgagent ingest reads it again.
+    """
+    from kgagent.errors import UnknownThing
+    from kgagent.ingest import forget as take_out
+    from kgagent.ingest import list_sources
+    from kgagent.learn import connect
+
+    with open_graph(state.workspace, write=True) as graph, Progress(as_json) as progress:
+        rows = list_sources(graph)
+        row = next((r for r in rows if source in (r.name, r.locator, f"src:{r.name}")), None)
+        if row is None:
+            names = ", ".join(r.name for r in rows)
+            raise UnknownThing(f"no source {source!r}", hint=f"ingested: {names}" if names else "nothing was ingested yet")
+        progress(f"forgetting {row.name}", 0, 0)
+        take_out(graph, row.name)
+        connect(graph, progress)
+    emit(row, as_json, lambda r: f"forgot {r.name}: {r.files:,} files, {r.symbols:,} symbols, {r.kernels} kernels; kgagent wiki removes its pages")
 
 
 @click.command()

@@ -1,0 +1,277 @@
+"""The directory of Pallas kernels, made by machine: pinned packages from PyPI into one graph, then into the wiki, beside an oracle's count.
+
+usage: python bench/catalog.py [--workspace DIR] [--sources TOML] [--oracle SCRIPT] [--only NAME …] [--json-only]
+A package that fails is reported and the rest goes on. All that could not be resolved stands in DIR/catalog.json.
+The last line is JSON: {"bench": "catalog", "figures": …, "bars": …}; exit 1 when a launch the oracle finds was missed or a package failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tarfile
+import tempfile
+import time
+import tomllib
+import traceback
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+from kgagent.cli.output import table
+from kgagent.errors import KgError
+from kgagent.graph import Graph, open_graph
+from kgagent.ingest import KernelRow, SourceRow, ingest, list_kernels, list_sources
+from kgagent.ingest.archives import unpack
+from kgagent.ingest.fetch import canonical, download
+from kgagent.learn import connect
+from kgagent.setup import initialise
+from kgagent.wiki import render
+from kgagent.workspace import find_workspace
+
+HERE = Path(__file__).resolve().parent
+ORACLE = HERE.parents[1] / "shared" / "gold" / "launch_oracle.py"
+ORACLE_S = 600.0
+SHOWN = 6  # unresolved launches printed a source and reason; catalog.json has all
+
+
+@dataclass(frozen=True, slots=True)
+class Pinned:
+    """A line of the list: a version to read, or the reason why there is none."""
+
+    name: str
+    version: str
+    absent: str
+
+    @property
+    def locator(self) -> str:
+        return f"pypi:{self.name}=={self.version}"
+
+
+@dataclass(slots=True)
+class Entry:
+    """What one package gave; `error` when it gave nothing, `oracle_note` when nobody counted."""
+
+    name: str
+    version: str
+    error: str = ""
+    files: int = 0
+    kernels: int = 0
+    test_kernels: int = 0
+    oracle: int = -1
+    oracle_note: str = ""
+    missed: list[str] = field(default_factory=list)
+    beyond_oracle: int = 0
+    unresolved: dict[str, list[str]] = field(default_factory=dict)  # what → places
+    tunables: int = 0
+    copies: int = 0
+    calls_unresolved_frac: float = 0.0
+    seconds: float = 0.0
+
+    def count(self, what: str) -> int:
+        return len(self.unresolved.get(what, ()))
+
+
+# What a launch may lack. A body that is a parameter is the caller's to give, so the launch itself has none to resolve.
+LACKS: dict[str, Callable[[KernelRow], bool]] = {
+    "body": lambda row: row.body is None and not row.bodies,
+    "body, of several candidates": lambda row: row.body is None and bool(row.bodies),
+    "backend": lambda row: row.backend == "unresolved",
+    "wrapper": lambda row: row.wrapper is None,
+}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--workspace", type=Path, default=HERE.parent / "catalog-workspace")
+    parser.add_argument("--sources", type=Path, default=HERE / "catalog_sources.toml")
+    parser.add_argument("--oracle", type=Path, default=ORACLE)
+    parser.add_argument("--only", nargs="*", default=[], help="these packages of the list only")
+    parser.add_argument("--json-only", action="store_true")
+    options = parser.parse_args()
+    pins = [pin for pin in read_pins(options.sources) if not options.only or pin.name in options.only]
+    entries, wiki = catalogue(options.workspace, pins, options.oracle)
+    (options.workspace / "catalog.json").write_text(json.dumps([asdict(entry) for entry in entries], indent=1) + "\n")
+    figures, bars = figures_of(entries) | wiki, bars_of(entries)
+    if not options.json_only:
+        show(entries, figures, options.workspace)
+    print(json.dumps({"bench": "catalog", "figures": figures, "bars": bars}))
+    return 0 if all(bar["ok"] for bar in bars.values()) else 1
+
+
+def read_pins(path: Path) -> list[Pinned]:
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))["source"]
+    return [Pinned(row["name"], row.get("version", ""), row.get("absent", "")) for row in rows]
+
+
+def catalogue(root: Path, pins: list[Pinned], oracle: Path) -> tuple[list[Entry], dict[str, float]]:
+    """Every package in turn, then the links across them, then the pages; what stands already is not read again."""
+    initialise(root)
+    entries = []
+    with open_graph(find_workspace(explicit=root), write=True) as graph:
+        for pin in pins:
+            entries.append(read_package(graph, pin))
+        started = time.perf_counter()
+        connect(graph, lambda step, done, total: say(step))
+        link_s = time.perf_counter() - started
+        started = time.perf_counter()
+        say("writing the wiki")
+        report = render(graph)
+        wiki_s = time.perf_counter() - started
+        rows, kernels = {row.locator: row for row in list_sources(graph)}, list_kernels(graph)
+        for entry, pin in zip(entries, pins, strict=True):
+            if not entry.error:
+                measure(graph, entry, rows[pin.locator], kernels, oracle)
+    return entries, {
+        "link_s": round(link_s, 1), "wiki_s": round(wiki_s, 1), "wiki_written": len(report.written), "wiki_unchanged": report.unchanged,
+        "database_mb": round(sum(p.stat().st_size for p in root.glob("graph.db*")) / 1e6, 1),
+    }  # fmt: skip
+
+
+def read_package(graph: Graph, pin: Pinned) -> Entry:
+    entry = Entry(pin.name, pin.version, pin.absent)
+    if pin.absent:
+        return entry
+    say(f"reading {pin.locator}")
+    started = time.perf_counter()
+    try:
+        bring(pin, graph.workspace.raw / "trees")
+        ingest(graph, [pin.locator])
+    except KgError as error:
+        entry.error = str(error).splitlines()[0]
+    except Exception as error:  # noqa: BLE001 - a fault met in one package must not cost the others
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        entry.error = f"a fault in kgagent: {type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
+    entry.seconds = round(time.perf_counter() - started, 1)
+    return entry
+
+
+def bring(pin: Pinned, trees: Path) -> None:
+    """Unpack where ingest looks for it, with the times its archive holds: they tell how old a kernel is."""
+    tree = trees / f"pypi-{canonical(pin.name)}-{pin.version}"
+    if tree.is_dir():
+        return
+    trees.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=trees, prefix=".catalog-") as folder:
+        archive = download(f"{pin.name}=={pin.version}", Path(folder), pin.locator)
+        unpack(archive, tree)
+        for name, seconds in times_in(archive):
+            if (tree / name).is_file():
+                os.utime(tree / name, (seconds, seconds))
+
+
+def times_in(archive: Path) -> Iterator[tuple[str, float]]:
+    if zipfile.is_zipfile(archive):
+        with zipfile.ZipFile(archive) as opened:
+            yield from ((info.filename, datetime(*info.date_time, tzinfo=UTC).timestamp()) for info in opened.infolist())
+        return
+    with tarfile.open(archive) as tar:
+        yield from ((member.name, float(member.mtime)) for member in tar if member.isfile())
+
+
+def measure(graph: Graph, entry: Entry, source: SourceRow, kernels: tuple[KernelRow, ...], oracle: Path) -> None:
+    """Counts of one source as it stands in the graph, whoever put it there."""
+    mine = [row for row in kernels if row.source == source.name and row.form != "catalogue"]
+    entry.files, entry.kernels, entry.test_kernels = source.files, len(mine), sum(row.is_test for row in mine)
+    entry.calls_unresolved_frac = round(source.unresolved_frac, 4)
+    entry.tunables = len({tunable.id for row in mine for tunable in row.tunables})
+    entry.copies = graph.value(
+        "SELECT count(DISTINCT e.src) FROM edge e JOIN node n ON n.key = e.src JOIN node s ON s.key = n.source WHERE e.type = 'vendored_from' AND s.name = ?",
+        source.name,
+    )
+    entry.unresolved = {what: [f"{row.path}:{row.line} {row.body_text or row.api}" for row in mine if lacks(row)] for what, lacks in LACKS.items()}
+    sites = oracle_sites(oracle, Path(source.root), entry)
+    if sites is not None:
+        found = {(row.path, row.line) for row in mine}
+        entry.oracle = len(sites)
+        entry.missed = [f"{path}:{line}" for path, line in sorted(sites - found)]
+        entry.beyond_oracle = len(found - sites)
+
+
+def oracle_sites(script: Path, tree: Path, entry: Entry) -> set[tuple[str, int]] | None:
+    """(path, line) of every launch the oracle sees in a tree; None, with the reason noted, where it can't run."""
+    if not script.is_file():
+        entry.oracle_note = f"{script.name} is not there"
+        return None
+    with tempfile.TemporaryDirectory(prefix="kgagent-oracle-") as folder:
+        out = Path(folder) / "out.json"
+        try:
+            done = subprocess.run([sys.executable, "-W", "ignore", str(script), str(tree), str(out)], capture_output=True, text=True, timeout=ORACLE_S)
+        except subprocess.TimeoutExpired:
+            entry.oracle_note = f"it took more than {ORACLE_S:.0f} s"
+            return None
+        if done.returncode or not out.is_file():
+            entry.oracle_note = f"it failed: {(done.stderr.strip().splitlines() or ['no message'])[-1]}"
+            return None
+        sites = [(Path(site["file"]).relative_to(tree), site["line"]) for site in json.loads(out.read_text())["sites"]]
+    return {(path.as_posix(), line) for path, line in sites if not path.parts[0].endswith((".dist-info", ".data"))}
+
+
+def figures_of(entries: list[Entry]) -> dict[str, object]:
+    read = [entry for entry in entries if not entry.error]
+    per_source = {
+        entry.name: {
+            "version": entry.version, "error": entry.error, "files": entry.files, "kernels": entry.kernels, "in_tests": entry.test_kernels,
+            "oracle": entry.oracle, "oracle_note": entry.oracle_note, "missed": len(entry.missed), "beyond_oracle": entry.beyond_oracle,
+            "unresolved": {what: len(places) for what, places in entry.unresolved.items()}, "tunables": entry.tunables, "copies": entry.copies,
+            "calls_unresolved_frac": entry.calls_unresolved_frac, "seconds": entry.seconds,
+        }
+        for entry in entries
+    }  # fmt: skip
+    totals = {"kernels": sum(e.kernels for e in read), "oracle": sum(max(e.oracle, 0) for e in read), "missed": sum(len(e.missed) for e in read)}
+    return {"sources": per_source, **totals, "failed": len(entries) - len(read), "ingest_s": round(sum(e.seconds for e in entries), 1)}
+
+
+def bars_of(entries: list[Entry]) -> dict[str, dict[str, object]]:
+    bars: dict[str, dict[str, object]] = {}
+    for entry in entries:
+        if entry.oracle >= 0:
+            bars[f"{entry.name}.oracle_launches_found"] = {"value": entry.oracle - len(entry.missed), "limit": entry.oracle, "ok": not entry.missed}
+    failed = [entry.name for entry in entries if entry.error]
+    bars["packages_failed"] = {"value": len(failed), "limit": 0, "ok": not failed}
+    return bars
+
+
+def show(entries: list[Entry], figures: dict[str, object], workspace: Path) -> None:
+    head = (
+        "source", "version", "files", "launches", "in tests", "oracle", "missed", "more", "no body", "candidates", "no backend", "no wrapper", "tunables",
+        "copies", "calls unres.", "took",
+    )  # fmt: skip
+    rows = [
+        (e.name, e.version, e.files, e.kernels, e.test_kernels, e.oracle if e.oracle >= 0 else "-", len(e.missed) if e.oracle >= 0 else "-",
+         e.beyond_oracle if e.oracle >= 0 else "-", share(e, "body"), share(e, "body, of several candidates"), share(e, "backend"), share(e, "wrapper"),
+         e.tunables, e.copies, f"{100 * e.calls_unresolved_frac:.1f}%", f"{e.seconds:.1f} s")
+        for e in entries if not e.error
+    ]  # fmt: skip
+    print(table(head, rows))
+    for entry in entries:
+        if entry.error:
+            print(f"\n{entry.name} {entry.version}: not read: {entry.error}")
+        if entry.oracle_note:
+            print(f"\n{entry.name}: no oracle count: {entry.oracle_note}")
+        for what, places in [("missed, though the oracle finds it", entry.missed), *((f"no {what}", places) for what, places in entry.unresolved.items())]:
+            if places:
+                rest = f" (all in {workspace.name}/catalog.json)" if len(places) > SHOWN else ""
+                print(f"\n{entry.name}: {len(places)} {what}{rest}\n" + "\n".join(f"  {place[:150]}" for place in places[:SHOWN]))
+    print(
+        f"\n{figures['kernels']} launches; linked in {figures['link_s']} s, wiki in {figures['wiki_s']} s ({figures['wiki_written']} pages written, "
+        f"{figures['wiki_unchanged']} unchanged), database {figures['database_mb']} MB\nread {workspace / 'wiki' / 'kernel-directory.md'}\n"
+    )
+
+
+def share(entry: Entry, what: str) -> str:
+    count = entry.count(what)
+    return f"{count} ({100 * count / entry.kernels:.0f}%)" if count and entry.kernels else str(count)
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
