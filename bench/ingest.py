@@ -87,7 +87,7 @@ def floor_seconds(script: Path, trees: Path) -> float:
 
 def command(workspace: Path, trees: Path) -> tuple[float, float]:
     """(wall seconds, peak summed PSS in MB) of the whole command, its processes included."""
-    argv = [sys.executable, "-m", "kgagent", "-w", str(workspace), "ingest", "--no-link", "--json", *(f"pkg:{p}" for p in PACKAGES)]
+    argv = [sys.executable, "-m", "kgagent", "-w", str(workspace), "ingest", "--json", *(f"pkg:{p}" for p in PACKAGES)]
     peak = [0.0]
     started = time.perf_counter()
     process = subprocess.Popen(argv, env={**os.environ, "PYTHONPATH": str(trees)}, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)

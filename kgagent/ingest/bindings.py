@@ -10,6 +10,8 @@ from kgagent.ingest.reading import LAMBDA, VALUE_CHARS
 from kgagent.ingest.scopes import OPAQUE, Binding, Scope, Value
 from kgagent.ingest.shapes import CLASS, CONSTANT, FIELD, MODULE
 
+TABLE_NAME = re.compile(r"tun|block|tile|(?<![a-z])config", re.IGNORECASE)
+
 
 class Bindings(Imports):
     """Handlers of everything that gives a name a value."""
@@ -61,12 +63,21 @@ class Bindings(Imports):
         else:
             kind, doc = CONSTANT, self.field_comment(node) if scope.kind == CLASS else ""
             data = {"kind": "constant", "value": default if len(default) <= VALUE_CHARS else default[: VALUE_CHARS - 1] + "…"}
+            if right is not None and right.type == "dictionary" and TABLE_NAME.search(name):
+                data |= self.tuning_table(right)
         symbol, qual = self.define(scope, kind, name, node, doc, data)
         inner = Scope(LAMBDA, scope.qual, symbol, scope)
         self.out.scopes.append(inner)
         scope.bind(name, Binding("def", qual, value=value if value.kind == "name" else None, scope=scope, node=right))
         self.out.constants[qual] = (scope, value)
         return inner
+
+    def tuning_table(self, node: Any) -> dict[str, Any]:
+        """A dict of sizes by shape or chip: how many rows, and how they are keyed."""
+        keys = [pair.child_by_field_name("key") for pair in node.named_children if pair.type == "pair"]
+        if len(keys) < 2:
+            return {}
+        return {"table": {"rows": len(keys), "keyed_by": keys[0].type, "first_keys": [" ".join(self.text.of(key).split())[:80] for key in keys[:8]]}}
 
     def field_comment(self, node: Any) -> str:
         """A field's own words: the comment behind it, else those directly above it."""

@@ -21,19 +21,20 @@ _UNDERLINE = re.compile(r"([=\-~^\"'`#*+.:])\1{2,}\s*\Z")
 
 def read_document(text: str, kind: str) -> tuple[list[Symbol], dict[str, Any]]:
     """(sections, facts) of a text file."""
-    lines = text.splitlines()
+    lines = text.splitlines() if kind != JSON or "xla_" in text else []
     headings = markdown_headings(lines) if kind == MARKDOWN else rst_headings(lines) if kind == RST else []
     symbols = sections(headings, lines)
     starts = [(symbol.line_start, index) for index, symbol in enumerate(symbols)]
     flags = []
-    for number, line in enumerate(lines, 1):
+    holds_flags = "xla_" in text or "megascale_" in text or "libtpu_" in text
+    for number, line in enumerate(lines if holds_flags else (), 1):
         if "xla_" in line or "megascale_" in line or "libtpu_" in line:
             for name, value in flags_in(line):
                 flags.append([max((index for start, index in starts if start <= number), default=-1), name, value, number])
     facts = {
         "version": FACTS_VERSION, "module": "", "quals": [s.qual for s in symbols], "kinds": SECTION * len(symbols), "parents": [s.parent for s in symbols],
         "lines": [s.line_start for s in symbols], "names": [], "references": [], "imports": [], "sites": [], "vjps": [], "annotations": {}, "tunables": {},
-        "unresolved": 0, "flags": flags, "catalogue": rows_of(text, kind),
+        "unresolved": 0, "flags": flags, "catalogue": rows_of(text, kind), "tuning": tuning_entries(text) if kind == JSON else 0,
     }  # fmt: skip
     return symbols, facts
 
@@ -82,3 +83,14 @@ def sections(headings: list[tuple[int, int, str]], lines: list[str]) -> list[Sym
         symbols.append(Symbol(open_[-1][1] if open_ else -1, SECTION, qual, line, max(line, end), doc, split_identifier(title), data))
         open_.append((level, len(symbols) - 1))
     return symbols
+
+
+def tuning_entries(text: str) -> int:
+    """How many shapes a stored autotuning result knows: a JSON object keyed by objects spelled as JSON, values objects of measurements."""
+    if not text.lstrip().startswith('{\n  "{') and not text.lstrip().startswith('{"{'):
+        return 0
+    try:
+        document = json.loads(text)
+    except ValueError:
+        return 0
+    return sum(isinstance(value, dict) for value in document.values())

@@ -129,3 +129,24 @@ class FlagRow:
     moved_to: str
     how: str  # how the status is known
     uses: tuple[FlagUse, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """A symbol from which a kernel is reached, `hop` relations away."""
+
+    place: Place
+    hop: int
+    is_public: bool
+    is_test: bool
+
+
+@dataclass(frozen=True, slots=True)
+class KernelCallers:
+    """Everything that reaches a kernel, nearest first; `cut` says that there is more."""
+
+    kernel: str
+    callers: tuple[Caller, ...]
+    public: tuple[Caller, ...]
+    tests: tuple[Caller, ...]
+    cut: bool

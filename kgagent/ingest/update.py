@@ -215,7 +215,7 @@ class Update:
         self.put_frameworks(related.frameworks, ids, file)
         said = {"module": module.name, "calls": related.calls, "unresolved": related.unresolved}
         if module.document:
-            said = {"sections": len(ids), "catalogue": len(facts["catalogue"])}
+            said = {"sections": len(ids), "catalogue": len(facts["catalogue"]), "tuning": facts["tuning"]}
         db.execute("UPDATE node SET data = ? WHERE key = ?", (json.dumps(said), file))
 
     def put_frameworks(self, frameworks: dict[int, str], ids: list[str], file: int) -> None:

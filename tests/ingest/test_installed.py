@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from kgagent.graph import Graph
-from kgagent.ingest import IngestReport, KernelRow, list_kernels, list_sources
+from kgagent.ingest import IngestReport, KernelRow, kernel_callers, list_kernels, list_sources
 
 from .helpers import SHARED
 
@@ -103,6 +103,24 @@ def test_the_public_attention_reaches_each_backend(installed: Installed) -> None
     for body in ("splash_attention_kernel/flash_attention_kernel", "pallas_triton/_fwd_kernel", "pallas_mosaic_gpu_kernel_sm80/kernel"):
         assert any(id_.endswith(body) for id_ in found), body
     assert not any("ragged_dot" in id_ for id_ in found)  # an attention call never ends in another operation's kernel
+
+
+def test_callers_up_to_the_public_api_and_the_tests(installed: Installed) -> None:
+    graph = installed[0]
+    splash = "kernel:tokamax/_src/ops/experimental/tpu/splash_attention/splash_attention_kernel/flash_attention_kernel"
+    found = kernel_callers(graph, splash)
+    assert found.callers[0].place.id.endswith("._splash_attention_forward") and found.callers[0].hop == 1
+    assert "sym:tokamax.dot_product_attention" in {caller.place.id for caller in found.public}
+    assert any("splash_attention_kernel_test" in caller.place.id for caller in found.tests)
+    assert [caller.hop for caller in found.callers] == sorted(caller.hop for caller in found.callers)
+
+
+def test_tuning_tables_are_seen(installed: Installed) -> None:
+    graph = installed[0]
+    tables = dict(graph.rows("SELECT id, json_extract(data, '$.table.rows') FROM node WHERE json_extract(data, '$.table.rows') > 0"))
+    assert tables["sym:jax.experimental.pallas.ops.tpu.ragged_paged_attention.tuned_block_sizes.TUNED_BLOCK_SIZES"] >= 2
+    tuned = graph.rows("SELECT id FROM node WHERE kind = 'file' AND json_extract(data, '$.tuning') > 0")
+    assert any("autotuning" in id_ for (id_,) in tuned)
 
 
 def test_exact_calls_are_written_out(installed: Installed) -> None:
