@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from kgagent.errors import ConfigError
-from kgagent.evidence.grid import GridRun, constant_operands, literal, run_grid
+from kgagent.evidence.grid import GridRun, operand_values, run_grid
 from kgagent.evidence.hlo import Computation, Instruction, Module
 from kgagent.evidence.kernels import KernelCall, kernel_calls
 from kgagent.evidence.llo import Conditional, Loop, Schedule, dump_files, read_schedule
@@ -83,12 +83,7 @@ def kernel_costs(module: Module, dump: Path, model: Model, constants: Mapping[st
 
 def kernel_cost(call: KernelCall, computation: Computation, schedule: Schedule, model: Model, constants: Mapping[str, str]) -> KernelCost:
     """One launch's cost from its schedule and its grid."""
-    prefetched = {}
-    for position, name in constant_operands(computation, call.instruction).items():
-        array = literal(constants[name]) if name in constants else None
-        if array is not None:
-            prefetched[position] = array
-    run = run_grid(call.instruction, prefetched)
+    run = run_grid(call.instruction, operand_values(computation, call.instruction, constants))
     unknown: list[str] = []
     loop = max(schedule.loops, key=lambda loop: loop.bundles, default=None)
     steps = run.steps if run else (loop.bound if loop and loop.bound else 1)

@@ -14,6 +14,7 @@ from math import prod
 from typing import Any
 
 from kgagent.evidence.hlo import Computation, Instruction
+from kgagent.evidence.shapes import leaves
 
 MOST_POINTS = 4_000_000
 _BODY = re.compile(r'"body":\s*"([A-Za-z0-9+/=]+)"')
@@ -22,7 +23,7 @@ _NUMBERS = re.compile(r"-?\d+")
 _MEMREF = re.compile(r"memref<((?:\d+x)*)([a-z]\w*)")
 _CONSTANT = re.compile(r"= ([su]\d+|pred)\[([\d,]*)\](?:\{[^}]*\})? constant\((.*?)\)(?:, |$)", re.DOTALL)
 _WORDS = re.compile(r"-?\d+|true|false")
-_CARRIES = frozenset(("copy", "bitcast", "reshape", "copy-start", "copy-done", "convert"))
+_CARRIES = frozenset(("copy", "copy-start", "copy-done", "convert"))  # a reshape would need its array's new shape
 _STEPS_BACK = 8
 _BITS = {
     "i1": 8,
@@ -72,16 +73,39 @@ class GridRun:
 
 def constant_operands(computation: Computation, call: Instruction) -> dict[int, str]:
     """Operand position -> constant of a kernel launch, looked for through the copies that bring it near."""
-    out = {}
+    found = {position: _source(computation, name) for position, name in enumerate(call.operands)}
+    return {position: source.name for position, source in found.items() if source is not None and source.opcode == "constant"}
+
+
+def operand_values(computation: Computation, call: Instruction, constants: Mapping[str, str]) -> dict[int, Any]:
+    """Operand position -> integer array, for constants, one value broadcast, and iotas; `constants` are their whole lines."""
+    import numpy as np
+
+    out: dict[int, Any] = {}
     for position, name in enumerate(call.operands):
-        at = computation.by_name.get(name)
-        for _ in range(_STEPS_BACK):
-            if at is None or at.opcode not in _CARRIES or not at.operands:
-                break
-            at = computation.by_name.get(at.operands[0])
-        if at is not None and at.opcode == "constant":
-            out[position] = at.name
+        source = _source(computation, name)
+        if source is None:
+            continue
+        value, shape = None, leaves(source.shape)[0] if leaves(source.shape) else None
+        if source.opcode == "constant":
+            value = literal(constants.get(source.name, source.text))
+        elif source.opcode == "broadcast" and shape is not None and (inner := computation.by_name.get(source.operands[0])) is not None:
+            scalar = literal(inner.text)
+            value = np.full(shape.dims, int(scalar), dtype=np.int64) if scalar is not None and scalar.ndim == 0 and shape.elements <= MOST_POINTS else None
+        elif source.opcode == "iota" and shape is not None and len(shape.dims) == 1:
+            value = np.arange(shape.dims[0])
+        if value is not None:
+            out[position] = value
     return out
+
+
+def _source(computation: Computation, name: str) -> Instruction | None:
+    at = computation.by_name.get(name)
+    for _ in range(_STEPS_BACK):
+        if at is None or at.opcode not in _CARRIES or not at.operands:
+            break
+        at = computation.by_name.get(at.operands[0])
+    return at
 
 
 def literal(text: str) -> Any:
