@@ -9,8 +9,7 @@ from typing import Any
 
 from kgagent.graph import Graph
 from kgagent.graph.words import split_identifier
-from kgagent.ingest.records import KernelRow, Place, SourceRow, Tunable
-from kgagent.ingest.sources import FETCHED
+from kgagent.ingest.records import FETCHED, KernelRow, Place, SourceRow, Tunable
 
 
 def list_sources(graph: Graph) -> tuple[SourceRow, ...]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+FETCHED = ("pypi", "git")  # schemes pinned when they were fetched: such a source is never stale
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import importlib.machinery
-import importlib.metadata
 import importlib.util
 import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from kgagent.errors import IngestError, UnknownThing, UsageError
-
-FETCHED = ("pypi", "git")  # pinned when they were fetched: never stale
+from kgagent.ingest.records import FETCHED
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +87,8 @@ def find_top(name: str) -> importlib.machinery.ModuleSpec | None:
 
 def version_of(top: str) -> str:
     """The version of the distribution that brings a package; '' where none says."""
+    import importlib.metadata
+
     try:
         return importlib.metadata.version(top)
     except importlib.metadata.PackageNotFoundError:
@@ -98,6 +98,8 @@ def version_of(top: str) -> str:
 
 def installed_distribution(name: str, top: str, locator: str) -> Source:
     """A distribution whose import names differ from its own, such as pkg:google-tunix."""
+    import importlib.metadata
+
     try:
         distribution = importlib.metadata.distribution(top)
     except importlib.metadata.PackageNotFoundError:
