@@ -4,8 +4,9 @@ PYTHON ?= $(shell sh .ci/pick-python)
 VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= demo-workspace
+CATALOG ?= catalog-workspace
 
-.PHONY: help demo test test-slow check lint constraints clean $(addprefix bench-,ingest evidence)
+.PHONY: help demo catalog test test-slow check lint constraints clean $(addprefix bench-,ingest evidence)
 
 help:  ## what can be made
 	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -38,8 +39,11 @@ check: test lint  ## what CI runs
 bench-%: $(VENV)/.installed bench/%.py  ## bench-ingest, bench-evidence: a table, then one JSON line
 	$(BIN)/python bench/$*.py
 
+catalog: $(VENV)/.installed  ## the kernels of a dozen PyPI packages as a wiki, in catalog-workspace/
+	$(BIN)/python bench/catalog.py --workspace $(CATALOG)
+
 constraints: $(VENV)/.installed  ## pin again, for every Python found
 	$(BIN)/python .ci/constraints.py
 
-clean:  ## forget the environment and the demo
-	rm -rf $(VENV) $(DEMO)
+clean:  ## forget the environment, the demo and the catalogue
+	rm -rf $(VENV) $(DEMO) $(CATALOG)

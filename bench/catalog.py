@@ -26,12 +26,14 @@ from pathlib import Path
 from kgagent.cli.output import table
 from kgagent.errors import KgError
 from kgagent.graph import Graph, open_graph
-from kgagent.ingest import KernelRow, SourceRow, ingest, list_kernels, list_sources
+from kgagent.ingest import SourceRow, ingest, list_sources
 from kgagent.ingest.archives import unpack
 from kgagent.ingest.fetch import canonical, download
 from kgagent.learn import connect
 from kgagent.setup import initialise
 from kgagent.wiki import render
+from kgagent.wiki.directory_rows import NO_BODY, read_entries
+from kgagent.wiki.directory_rows import Entry as Launch
 from kgagent.workspace import find_workspace
 
 HERE = Path(__file__).resolve().parent
@@ -68,8 +70,11 @@ class Entry:
     missed: list[str] = field(default_factory=list)
     beyond_oracle: int = 0
     unresolved: dict[str, list[str]] = field(default_factory=dict)  # what → places
-    tunables: int = 0
+    families: int = 0
+    tunables: int = 0  # launches that have some
+    tested: int = 0  # launches outside tests that a test reaches
     copies: int = 0
+    day: str = ""
     calls_unresolved_frac: float = 0.0
     seconds: float = 0.0
 
@@ -77,13 +82,15 @@ class Entry:
         return len(self.unresolved.get(what, ()))
 
 
-# What a launch may lack. A body that is a parameter is the caller's to give, so the launch itself has none to resolve.
-LACKS: dict[str, Callable[[KernelRow], bool]] = {
-    "body": lambda row: row.body is None and not row.bodies,
-    "body, of several candidates": lambda row: row.body is None and bool(row.bodies),
+# What a launch may lack. A body that its caller gives is not there to be resolved; it is counted apart, not left out.
+LACKS: dict[str, Callable[[Launch], bool]] = {
+    "body: given by the caller": lambda row: row.no_body == NO_BODY["parameter"],
+    "body: several candidates": lambda row: row.no_body.startswith("one of"),
+    "body": lambda row: row.no_body in (NO_BODY["lambda"], NO_BODY[""]),
     "backend": lambda row: row.backend == "unresolved",
-    "wrapper": lambda row: row.wrapper is None,
+    "wrapper": lambda row: not row.wrapper,
 }
+SHOWN_LACKS = ("body", "body: given by the caller", "body: several candidates", "backend", "wrapper")
 
 
 def main() -> int:
@@ -123,10 +130,10 @@ def catalogue(root: Path, pins: list[Pinned], oracle: Path) -> tuple[list[Entry]
         say("writing the wiki")
         report = render(graph)
         wiki_s = time.perf_counter() - started
-        rows, kernels = {row.locator: row for row in list_sources(graph)}, list_kernels(graph)
+        rows, launches = {row.locator: row for row in list_sources(graph)}, read_entries(graph)
         for entry, pin in zip(entries, pins, strict=True):
             if not entry.error:
-                measure(graph, entry, rows[pin.locator], kernels, oracle)
+                measure(entry, rows[pin.locator], launches, oracle)
     return entries, {
         "link_s": round(link_s, 1), "wiki_s": round(wiki_s, 1), "wiki_written": len(report.written), "wiki_unchanged": report.unchanged,
         "database_mb": round(sum(p.stat().st_size for p in root.glob("graph.db*")) / 1e6, 1),
@@ -174,20 +181,21 @@ def times_in(archive: Path) -> Iterator[tuple[str, float]]:
         yield from ((member.name, float(member.mtime)) for member in tar if member.isfile())
 
 
-def measure(graph: Graph, entry: Entry, source: SourceRow, kernels: tuple[KernelRow, ...], oracle: Path) -> None:
+def measure(entry: Entry, source: SourceRow, launches: tuple[Launch, ...], oracle: Path) -> None:
     """Counts of one source as it stands in the graph, whoever put it there."""
-    mine = [row for row in kernels if row.source == source.name and row.form != "catalogue"]
-    entry.files, entry.kernels, entry.test_kernels = source.files, len(mine), sum(row.is_test for row in mine)
+    prefix = f"file:{source.name}/"
+    mine = [(row.file.removeprefix(prefix), row) for row in launches if row.source == f"src:{source.name}"]
+    entry.files, entry.kernels, entry.test_kernels = source.files, len(mine), sum(row.in_test for _, row in mine)
+    entry.families = len({row.family.slug for _, row in mine})
     entry.calls_unresolved_frac = round(source.unresolved_frac, 4)
-    entry.tunables = len({tunable.id for row in mine for tunable in row.tunables})
-    entry.copies = graph.value(
-        "SELECT count(DISTINCT e.src) FROM edge e JOIN node n ON n.key = e.src JOIN node s ON s.key = n.source WHERE e.type = 'vendored_from' AND s.name = ?",
-        source.name,
-    )
-    entry.unresolved = {what: [f"{row.path}:{row.line} {row.body_text or row.api}" for row in mine if lacks(row)] for what, lacks in LACKS.items()}
+    entry.tunables = sum(bool(row.tunables) for _, row in mine)
+    entry.tested = sum(bool(row.tests) for _, row in mine if not row.in_test)
+    entry.copies = sum(bool(row.origins) for _, row in mine)
+    entry.day = max((row.day for _, row in mine), default="")
+    entry.unresolved = {what: [f"{path}:{row.line} {row.body_text or row.name}" for path, row in mine if lacks(row)] for what, lacks in LACKS.items()}
     sites = oracle_sites(oracle, Path(source.root), entry)
     if sites is not None:
-        found = {(row.path, row.line) for row in mine}
+        found = {(path, row.line) for path, row in mine}
         entry.oracle = len(sites)
         entry.missed = [f"{path}:{line}" for path, line in sorted(sites - found)]
         entry.beyond_oracle = len(found - sites)
@@ -218,7 +226,8 @@ def figures_of(entries: list[Entry]) -> dict[str, object]:
         entry.name: {
             "version": entry.version, "error": entry.error, "files": entry.files, "kernels": entry.kernels, "in_tests": entry.test_kernels,
             "oracle": entry.oracle, "oracle_note": entry.oracle_note, "missed": len(entry.missed), "beyond_oracle": entry.beyond_oracle,
-            "unresolved": {what: len(places) for what, places in entry.unresolved.items()}, "tunables": entry.tunables, "copies": entry.copies,
+            "unresolved": {what: len(places) for what, places in entry.unresolved.items()}, "tuned": entry.tunables,
+            "tested": entry.tested, "copies": entry.copies, "families": entry.families, "dated": entry.day,
             "calls_unresolved_frac": entry.calls_unresolved_frac, "seconds": entry.seconds,
         }
         for entry in entries
@@ -239,13 +248,13 @@ def bars_of(entries: list[Entry]) -> dict[str, dict[str, object]]:
 
 def show(entries: list[Entry], figures: dict[str, object], workspace: Path) -> None:
     head = (
-        "source", "version", "files", "launches", "in tests", "oracle", "missed", "more", "no body", "candidates", "no backend", "no wrapper", "tunables",
-        "copies", "calls unres.", "took",
+        "source", "version", "dated", "files", "launches", "in tests", "oracle", "missed", "more", "no body", "given", "candidates", "no backend",
+        "no wrapper", "tuned", "tested", "copies", "calls unres.", "took",
     )  # fmt: skip
     rows = [
-        (e.name, e.version, e.files, e.kernels, e.test_kernels, e.oracle if e.oracle >= 0 else "-", len(e.missed) if e.oracle >= 0 else "-",
-         e.beyond_oracle if e.oracle >= 0 else "-", share(e, "body"), share(e, "body, of several candidates"), share(e, "backend"), share(e, "wrapper"),
-         e.tunables, e.copies, f"{100 * e.calls_unresolved_frac:.1f}%", f"{e.seconds:.1f} s")
+        (e.name, e.version, e.day or "not told", e.files, e.kernels, e.test_kernels, e.oracle if e.oracle >= 0 else "-",
+         len(e.missed) if e.oracle >= 0 else "-", e.beyond_oracle if e.oracle >= 0 else "-", *(share(e, what) for what in SHOWN_LACKS),
+         e.tunables, e.tested, e.copies, f"{100 * e.calls_unresolved_frac:.1f}%", f"{e.seconds:.1f} s")
         for e in entries if not e.error
     ]  # fmt: skip
     print(table(head, rows))

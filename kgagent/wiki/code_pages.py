@@ -39,7 +39,7 @@ def kernel(facts: Facts, node: Node) -> Draft:
         if grid:
             rows.append(["grid", code(grid), ""])
         parts.append(table(["", "what", "where"], rows))
-    parts += [_tunables(facts, node), _concepts(facts, node), _callers(facts, node), _compiles(facts, node)]
+    parts += [_tunables(facts, node), _concepts(facts, node), _callers(facts, node), _copies(facts, node), _compiles(facts, node)]
     return Draft(node.id, "kernels", kernel_name(node), own, {"tags": ["kernel"], "aliases": [node.name]}, page(*parts))
 
 
@@ -81,6 +81,21 @@ def _callers(facts: Facts, node: Node) -> str:
     )
     lines = [f"- {code(id_.removeprefix('sym:'))} {place(file, line)}" for id_, file, line in rows[:12]]
     return "## Called from\n\n" + "\n".join(lines) + more(len(rows), 12, code(f"kgagent neighbors {node.id}")) if lines else ""
+
+
+def _copies(facts: Facts, node: Node) -> str:
+    """Kernels of other sources with much the same text, older or younger."""
+    rows = facts.rows(
+        """SELECT o.id, o.name, s.name, json_extract(e.data, '$.likeness'), e.src = ?1 FROM edge e
+           JOIN node o ON o.key = CASE WHEN e.src = ?1 THEN e.dst ELSE e.src END JOIN node s ON s.key = o.source
+           WHERE (e.src = ?1 OR e.dst = ?1) AND e.type = 'vendored_from' ORDER BY 5 DESC, 4 DESC, o.id""",
+        node.key,
+    )
+    lines = [
+        f"- {'of' if is_copy else 'in'} {prose(source)}: {facts.link(id_, name)}" + (f", {100 * likeness:.0f}% alike" if likeness else "")
+        for id_, name, source, likeness, is_copy in rows
+    ]
+    return "## Copies\n\n" + "\n".join(lines) if lines else ""
 
 
 def _compiles(facts: Facts, node: Node) -> str:

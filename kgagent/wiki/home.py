@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+from kgagent.wiki import directory
 from kgagent.wiki.facts import Facts, page, times
 from kgagent.wiki.research_pages import knobs_text
 from kgagent.wiki.text import prose, table
@@ -36,6 +37,7 @@ def home(facts: Facts) -> Draft:
         "What lies between kgagent's comment markers is generated; everything else on a page is yours.",
         "Lanes: " + ", ".join(facts.link(id_, name) for id_, name in lanes) if lanes else "",
         "Sources: " + ", ".join(f"{facts.link(id_, name)} {prose(revision)}" for id_, name, revision in sources) if sources else "",
+        f"Kernels by function: {facts.link(directory.ID, 'kernel directory')}" if directory.ID in facts.pages else "",
         "Views: [[hypotheses.base|hypotheses]], [[frontier.base|frontier]], [[kernels.base|kernels]]",
         "## Frontier" if frontier else "",
         table(

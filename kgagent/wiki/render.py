@@ -12,7 +12,7 @@ from pathlib import Path
 
 from kgagent.graph import Graph, Node
 from kgagent.graph.store import NODE_COLUMNS, node_of
-from kgagent.wiki import code_pages, compile_pages, concept_pages, home, lane_pages, obsidian, research_pages
+from kgagent.wiki import code_pages, compile_pages, concept_pages, directory, home, lane_pages, obsidian, research_pages
 from kgagent.wiki.facts import Facts
 from kgagent.wiki.vault import Conflict as Conflict
 from kgagent.wiki.vault import Draft, Vault
@@ -38,7 +38,7 @@ PAGES: dict[str, tuple[str, Callable[[Node], str], Callable[[Facts, Node], Draft
     "experiment": ("experiments", research_pages.research_name, research_pages.experiment),
     "profile": ("profiles", compile_pages.profile_name, compile_pages.profile),
 }
-PREFIXES = ("src:", "kernel:", "lane:", "hyp:", "exp:", "compile:")
+PREFIXES = ("dir:", "src:", "kernel:", "lane:", "hyp:", "exp:", "compile:")
 
 
 def render(graph: Graph) -> WikiReport:
@@ -50,8 +50,11 @@ def render(graph: Graph) -> WikiReport:
         if node.kind in PAGES:
             folder, name, _ = PAGES[node.kind]
             vault.place(node.id, folder, name(node))
+    kernels = directory.read_directory(graph)
+    for page in kernels.pages():
+        vault.place(*page)
     concepts = _concept_pages(vault, graph, nodes)
-    known = {node.id for node in nodes} | {home.ID}
+    known = {node.id for node in nodes} | {home.ID, *(id_ for id_, _, _ in kernels.pages())}
     links = {id_: path.stem for id_, path in vault.by_id.items() if id_ in known}
     links |= {id_: path.stem for id_, path in concepts.items()}
     facts = Facts(graph, links, frozenset(row[0] for row in graph.rows("SELECT experiment FROM frontier")))
@@ -61,6 +64,8 @@ def render(graph: Graph) -> WikiReport:
         elif node.id in concepts:
             content = concept_pages.concept(facts, node)
             vault.append(concepts[node.id], concept_pages.REGION, content or concept_pages.NOTHING, only_refresh=not content)
+    for draft in kernels.drafts(facts):
+        vault.write(draft)
     vault.write(home.home(facts))
     for id_ in sorted(vault.by_id):
         if id_.startswith(PREFIXES) and id_ not in known:
