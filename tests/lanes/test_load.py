@@ -72,14 +72,38 @@ def test_unknown_lane_names_the_nearest(workspace: Workspace) -> None:
         ("trace_s = 60", "trace_s = -1", "trace_s = -1", "positive"),
         ("trace_s = 60", "trace_z = 60", "trace_z = 60", "no budget"),
         ("memory_mb = 6000", "memory_mb = 6000.5", "memory_mb", "positive whole"),
-        ("bound = 256.0", 'bound = "256"', 'bound = "256"', "a number"),
+        ("bound = 256.0", 'bound = "256"', 'bound = "256"', "a finite number"),
         ('default = "einsum"', 'default = "naive"', 'default = "naive"', "isn't among its choices"),
-        ('choices = ["einsum"', 'choice = ["einsum"', "[knobs.impl]", "lacks `choices`"),
+        ('choices = ["einsum"', 'choice = ["einsum"', "choice = [\"einsum\"", "no key 'choice'"),
         ('when = { impl = ["chunked"] }', 'when = { imp = ["chunked"] }', 'when = { imp = ["chunked"] }', "no knob"),
         ('value = "splash"', 'value = "flash"', 'value = "flash"', "isn't a choice"),
         ("prior = 0.05", "prior = 5", "prior = 5", "probability"),
         ("[gates.parity]\nmandatory = true", "[gates.parity]", "[gates.parity]", "lacks `mandatory`"),
         ("cpu.expect = ['\\bwhile\\(']\ncpu.forbid", "cpu.expect = ['while(']\ncpu.forbid", 'value = "splash"', "regular expression"),
+        ("[gates.immutable]\nmandatory = true", "[gates]\nimmutable = true", "immutable = true", "should be a section"),
+        ("[guards.compile_s]\nbound = 20.0", "[guards]\ncompile_s = 20.0", "compile_s = 20.0", "should be a section"),
+        ("cpu.expect = ['\\bwhile\\(']\ncpu.forbid", "gpu = 3\ncpu.forbid", "gpu = 3", "no platform 'gpu'"),
+        ("cpu.expect = ['\\bwhile\\(']\ncpu.forbid = ['\\[[\\d,]*{seq},{seq}\\]']", "cpu = 3", "cpu = 3", "should be a section"),
+        ('metric = "step_ms"', 'metrik = "x"\nmetric = "step_ms"', "metrik", "no key 'metrik'"),
+        ("[gates.finite]\nmandatory = true", "[gatez]\nfinite = true", "[gatez]", "no section is named 'gatez'"),
+        ("[lane]", "[[lane]]", "[[lane]]", "should be a section"),
+        ("choices = [128, 256, 512]", "choices = []", "choices = []", "its own way"),
+        ("choices = [128, 256, 512]", "choices = [128, [256]]", "choices = [128, [256]]", "its own way"),
+        ("choices = [128, 256, 512]", 'choices = [128, "128"]', 'choices = [128, "128"]', "its own way"),
+        ("choices = [128, 256, 512]", "choices = [128, nan]", "choices = [128, nan]", "its own way"),
+        ("[knobs.impl]", "[knobs.class]", "[knobs.class]", "'class'"),
+        ('when = { impl = ["chunked"] }', 'when = { impl = "chunked" }', 'when = { impl = "chunked" }', "a list"),
+        ('when = { impl = ["chunked"] }', 'when = { impl = ["chunkd"] }', 'when = { impl = ["chunkd"] }', "no choice"),
+        ("run_s = 90", "run_s = inf", "run_s = inf", "positive"),
+        ("prior = 0.05", "prior = nan", "prior = nan", "a finite number"),
+        ("expected_gain = 1.02", "expected_gain = -1.0", "expected_gain = -1.0", "above 0"),
+        ('value = "splash"', 'value = "dpa"', 'value = "dpa"\nstatement = "The Pallas', "two levers"),
+        ('mutable = ["candidate.py"]', 'mutable = ["../../candidate.py"]', "mutable", "no file of the lane's own"),
+        ('mutable = ["candidate.py"]', 'mutable = ["/etc/hostname"]', "mutable", "no file of the lane's own"),
+        ('mutable = ["candidate.py"]', 'mutable = ["reference.py"]', "immutable", "twice"),
+        ("seq = 1024", "seq = [1024]", "seq = [1024]", "a text, a finite number"),
+        ("times_floor = 4.0", "times_floor = inf", "times_floor = inf", "a text, a finite number"),
+        ('doc = "Causal', 'doc = 3 # "Causal', "doc = 3", "should be"),
         ('concepts = ["tiling", "block-sizes", "vmem"]', "concepts = [1]", "concepts = [1]", "list of texts"),
     ],
 )
@@ -96,6 +120,14 @@ def test_broken_lanes(workspace: Workspace, old: str, new: str, line_of: str, to
     line = int(caught.value.where.rpartition(":")[2])
     expected = text[: text.index(line_of)].count("\n") + 1
     assert abs(line - expected) <= (2 if "splash" in line_of else 0), f"{caught.value.where}, expected {expected}"
+
+
+def test_an_own_folder_without_lane_toml_is_told_not_passed_over(workspace: Workspace) -> None:
+    folder = own_lane(workspace)
+    (folder / "lane.toml").unlink()
+    with pytest.raises(ConfigError) as caught:
+        load_lane(workspace, "attention")
+    assert "kgagent init" in caught.value.hint
 
 
 def test_missing_and_binary_files(workspace: Workspace) -> None:
