@@ -19,6 +19,7 @@ from kgagent.errors import CompileError, Unavailable, UsageError
 from kgagent.evidence.hlo import parse_hlo
 from kgagent.graph import plain
 from tests.evidence import programs
+from tests.evidence.conftest import compiled_once
 
 needs_libtpu = pytest.mark.skipif(not programs.HAVE_LIBTPU, reason="libtpu is not installed")
 
@@ -33,7 +34,7 @@ def in_python(code: str, **env: str) -> str:
 @needs_libtpu
 @pytest.mark.parametrize(("topology", "kind"), [("v6e:2x2", "TPU v6 lite"), ("v5e:2x2", "TPU v5 lite")])
 def test_splash_compiles_with_its_kernel_memory_and_blind_spot(topology: str, kind: str) -> None:
-    result = aot_compile(programs.splash_export(), topology)
+    result = compiled_once(programs.splash_export(), topology)
     assert (result.status, result.error, result.device_kind, result.devices) == ("ok", None, kind, 1)
     assert result.kernels == ("splash_mha_fwd_no_residuals",)
     assert "splash_mha_fwd_no_residuals" in result.cost_note
@@ -46,7 +47,7 @@ def test_splash_compiles_with_its_kernel_memory_and_blind_spot(topology: str, ki
 
 @needs_libtpu
 def test_einsum_pays_for_the_score_matrix_in_temporaries() -> None:
-    result = aot_compile(programs.einsum_export(), "v6e:2x2")
+    result = compiled_once(programs.einsum_export(), "v6e:2x2")
     assert result.kernels == () and result.cost_note == ""
     assert result.memory is not None and result.memory.temp_bytes >= 8 * 2048 * 2048 * 4
     assert result.flops is not None and result.flops > 2 * 2 * 8 * 2048 * 2048 * 128

@@ -41,6 +41,7 @@ def test_every_kind_of_flag() -> None:
     assert said[0] == "compiling without flags" and len(said) == 5, "refused flags are never compiled with"
 
 
+@pytest.mark.slow
 def test_a_program_that_does_not_compile_cannot_be_audited() -> None:
     with pytest.raises(CompileError, match="doesn't compile without flags"):
         audit_flags(programs.splash_export(2048, 2048), "v5e:2x2", {"xla_enable_async_all_gather": "true"})

@@ -60,6 +60,14 @@ def compiled(exported: bytes, topology: str, folder: Path):
     return result, parse_hlo(result.hlo_text)
 
 
+@pytest.fixture(scope="module")
+def splash_dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One dump of the same splash for all tests that only read it."""
+    folder = tmp_path_factory.mktemp("kernel") / "splash"
+    compiled(programs.splash_export(), "v6e:1x1", folder)
+    return folder
+
+
 def cost(exported: bytes, topology: str, folder: Path) -> KernelCost:
     result, module = compiled(exported, topology, folder)
     (found,) = kernel_costs(module, folder, model_for(topology), dict(result.constants))
@@ -90,9 +98,9 @@ def test_a_block_whose_index_stays_is_not_fetched_again(tmp_path: Path) -> None:
     assert [condition.share for condition in found.conditions] in ([1.0, 1.0], [])
 
 
-def test_a_causal_masks_share_is_read_from_the_mask(tmp_path: Path) -> None:
+def test_a_causal_masks_share_is_read_from_the_mask(splash_dump: Path) -> None:
     """4 x 4 blocks of a causal mask: 10 hold something; k and v are not fetched again for those that hold nothing."""
-    found = grid_run(programs.splash_export(), tmp_path)
+    found = grid_run(programs.splash_export(), splash_dump)
     assert found.unknown == 0
     assert [condition.share for condition in found.conditions] == [1 / 4, 10 / 16, 1 / 4]
     assert all(condition.places[0].rpartition(":")[0].endswith("splash_attention_kernel.py") for condition in found.conditions)
@@ -116,15 +124,16 @@ def test_literals(line: str, expected: object) -> None:
     assert (None if found is None else found.tolist()) == expected
 
 
-def test_what_is_not_known_counts_at_its_most_and_is_said(tmp_path: Path) -> None:
-    result, module = compiled(programs.splash_export(), "v6e:1x1", tmp_path)
-    (known,) = kernel_costs(module, tmp_path, model_for("v6e:1x1"), dict(result.constants))
-    (blind,) = kernel_costs(module, tmp_path, model_for("v6e:1x1"), {})
+def test_what_is_not_known_counts_at_its_most_and_is_said(splash_dump: Path) -> None:
+    result, module = compiled(programs.splash_export(), "v6e:1x1", splash_dump)
+    (known,) = kernel_costs(module, splash_dump, model_for("v6e:1x1"), dict(result.constants))
+    (blind,) = kernel_costs(module, splash_dump, model_for("v6e:1x1"), {})
     assert known.unknown == () and len(blind.unknown) == 1 and "fires" in blind.unknown[0], "its keys and values lie in VMEM: fetching them is free"
     assert known.dma_bytes == blind.dma_bytes
     assert blind.predicted_us > 1.2 * known.predicted_us
 
 
+@pytest.mark.slow
 def test_lines_sum_to_the_prediction_and_move_with_the_blocks(tmp_path: Path) -> None:
     small, large = cost(programs.splash_export(256), "v6e:1x1", tmp_path / "a"), cost(programs.splash_export(1024), "v6e:1x1", tmp_path / "b")
     for found in (small, large):
@@ -165,9 +174,9 @@ def test_a_chip_without_a_clock_is_said() -> None:
         model_for("v4:2x2x1")
 
 
-def test_a_module_is_its_kernels_and_its_fusions_with_their_coverage(tmp_path: Path) -> None:
-    result, module = compiled(programs.splash_export(), "v6e:1x1", tmp_path)
-    found = module_cost(module, tmp_path, model_for("v6e:1x1"), dict(result.constants))
+def test_a_module_is_its_kernels_and_its_fusions_with_their_coverage(splash_dump: Path) -> None:
+    result, module = compiled(programs.splash_export(), "v6e:1x1", splash_dump)
+    found = module_cost(module, splash_dump, model_for("v6e:1x1"), dict(result.constants))
     (kernel,) = found.kernels
     assert found.predicted_us == pytest.approx(found.fusions_us + kernel.predicted_us) and found.fusions_us > 0
     assert found.weighed.total == pytest.approx(found.predicted_us) and found.weighed.predicted
@@ -175,6 +184,7 @@ def test_a_module_is_its_kernels_and_its_fusions_with_their_coverage(tmp_path: P
     assert sum(child.weight for child in flame(found.weighed).children.values()) == pytest.approx(found.predicted_us)
 
 
+@pytest.mark.slow
 def test_splash_is_predicted_faster_than_einsum(tmp_path: Path) -> None:
     costs = []
     for n, exported in enumerate((programs.einsum_export(), programs.splash_export(1024))):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import pytest
 
 from kgagent.compiler import Compiled, aot_compile
@@ -9,8 +11,15 @@ from kgagent.evidence.hlo import Module, parse_hlo
 from tests.evidence import programs
 
 
+@cache
+def compiled_once(exported: bytes, topology: str) -> Compiled:
+    """A compilation that several tests read."""
+    return aot_compile(exported, topology, wall_s=120)
+
+
 def compiled(exported: bytes) -> Compiled:
-    result = aot_compile(exported, "v6e:2x2", wall_s=120)
+    """The same, which must succeed."""
+    result = compiled_once(exported, "v6e:2x2")
     assert result.status == "ok", result.error
     return result
 

@@ -8,6 +8,7 @@ from kgagent.compiler import aot_compile
 from kgagent.evidence.hlo import Module, parse_hlo
 from kgagent.evidence.liveness import memory_peak
 from tests.evidence import programs
+from tests.evidence.conftest import compiled_once
 
 pytestmark = pytest.mark.skipif(not programs.HAVE_LIBTPU, reason="libtpu is not installed")
 
@@ -45,7 +46,7 @@ def test_aliases_tuples_and_updates_in_place() -> None:
 
 
 def test_attention_peaks_at_its_score_matrix(einsum: Module) -> None:
-    compiled = aot_compile(programs.einsum_export(), "v6e:2x2")
+    compiled = compiled_once(programs.einsum_export(), "v6e:2x2")
     assert compiled.memory is not None and compiled.memory.peak_bytes is not None
     peak = memory_peak(einsum)
     assert peak.peak_bytes == pytest.approx(compiled.memory.peak_bytes, rel=0.01)
@@ -54,7 +55,9 @@ def test_attention_peaks_at_its_score_matrix(einsum: Module) -> None:
     assert (largest.shape, largest.kind) == ("f32[8,2048,2048]", "temporary") and "programs.py" in largest.line
 
 
-@pytest.mark.parametrize(("scanned", "donate"), [(True, False), (False, False), (False, True)])
+@pytest.mark.parametrize(
+    ("scanned", "donate"), [(True, False), pytest.param(False, False, marks=pytest.mark.slow), pytest.param(False, True, marks=pytest.mark.slow)]
+)
 def test_a_train_step_peaks_where_the_compiler_says(scanned: bool, donate: bool) -> None:
     import jax
     import jax.numpy as jnp

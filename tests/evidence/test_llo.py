@@ -15,6 +15,7 @@ from kgagent.evidence.kernels import kernel_calls
 from kgagent.evidence.llo import Schedule, dump_files, parse_schedule, read_schedule
 from kgagent.evidence.mosaic import body_of
 from tests.evidence import programs
+from tests.evidence.conftest import compiled_once
 
 SPLASH = "splash_mha_fwd_no_residuals.1"
 
@@ -86,7 +87,7 @@ def test_bundles_by_line_sum_to_the_schedule(splash_dump: Path, matmul: Schedule
 
 
 def test_every_kernel_of_a_module_has_its_dump(splash_dump: Path) -> None:
-    result = aot_compile(programs.splash_export(), "v6e:2x2")
+    result = compiled_once(programs.splash_export(), "v6e:2x2")
     names = {files.instruction for files in dump_files(splash_dump)}
     assert {call.instruction.name for call in kernel_calls(parse_hlo(result.hlo_text))} <= names
     for files in dump_files(splash_dump):
