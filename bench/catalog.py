@@ -26,7 +26,7 @@ from pathlib import Path
 from kgagent.cli.output import table
 from kgagent.errors import KgError
 from kgagent.graph import Graph, open_graph
-from kgagent.ingest import SourceRow, ingest, list_sources
+from kgagent.ingest import SourceRow, forget, ingest, list_sources
 from kgagent.ingest.archives import unpack
 from kgagent.ingest.fetch import canonical, download
 from kgagent.learn import connect
@@ -121,6 +121,7 @@ def catalogue(root: Path, pins: list[Pinned], oracle: Path) -> tuple[list[Entry]
     initialise(root)
     entries = []
     with open_graph(find_workspace(explicit=root), write=True) as graph:
+        forget_other_versions(graph, pins)
         for pin in pins:
             entries.append(read_package(graph, pin))
         started = time.perf_counter()
@@ -138,6 +139,16 @@ def catalogue(root: Path, pins: list[Pinned], oracle: Path) -> tuple[list[Entry]
         "link_s": round(link_s, 1), "wiki_s": round(wiki_s, 1), "wiki_written": len(report.written), "wiki_unchanged": report.unchanged,
         "database_mb": round(sum(p.stat().st_size for p in root.glob("graph.db*")) / 1e6, 1),
     }  # fmt: skip
+
+
+def forget_other_versions(graph: Graph, pins: list[Pinned]) -> None:
+    """A workspace that is used again may hold what the list named before; two versions would count everything twice."""
+    wanted = {pin.name: pin.locator for pin in pins}
+    for row in list_sources(graph):
+        name = row.locator.removeprefix("pypi:").partition("==")[0]
+        if row.locator.startswith("pypi:") and wanted.get(name, row.locator) != row.locator:
+            say(f"forgetting {row.locator}")
+            forget(graph, row.name)
 
 
 def read_package(graph: Graph, pin: Pinned) -> Entry:

@@ -189,7 +189,7 @@ class _Climb:
         self._known: dict[int, tuple[list[int], list[Place]]] = {}
 
     def tests(self, starts: Iterable[int]) -> tuple[Place, ...]:
-        """Where test functions stand that reach one of the symbols in a few sure steps; () where too much does."""
+        """Where test functions stand that reach one of the symbols in a few sure steps; the near ones only where too much does."""
         seen, edge = set(starts), set(starts)
         found: set[Place] = set()
         for _ in range(TEST_HOPS):

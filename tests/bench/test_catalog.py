@@ -12,6 +12,9 @@ from types import ModuleType
 import pytest
 
 from kgagent.errors import IngestError
+from kgagent.graph import open_graph
+from kgagent.ingest import list_sources
+from kgagent.workspace import find_workspace
 
 BENCH = Path(__file__).parents[2] / "bench"
 KERNEL = """from jax.experimental import pallas as pl
@@ -93,3 +96,11 @@ def test_a_second_run_reads_nothing_again(offline: ModuleType, tmp_path: Path, m
     monkeypatch.setattr(offline, "download", lambda *_: pytest.fail("downloaded again"))
     entries, wiki = offline.catalogue(tmp_path / "ws", pins, tmp_path / "no-oracle.py")
     assert wiki["wiki_written"] == 0 and (entries[0].kernels, entries[0].oracle, entries[0].oracle_note) == (1, -1, "no-oracle.py is not there")
+
+
+def test_a_new_version_takes_the_place_of_the_old(offline: ModuleType, tmp_path: Path) -> None:
+    offline.catalogue(tmp_path / "ws", [offline.Pinned("good", "1.0", ""), offline.Pinned("also", "3", "")], tmp_path / "no-oracle.py")
+    entries, _ = offline.catalogue(tmp_path / "ws", [offline.Pinned("good", "1.1", "")], tmp_path / "no-oracle.py")
+    assert [(entry.kernels, entry.error) for entry in entries] == [(1, "")]
+    with open_graph(find_workspace(explicit=tmp_path / "ws")) as graph:
+        assert [(row.name, row.revision) for row in list_sources(graph)] == [("also", "3"), ("good", "1.1")]
