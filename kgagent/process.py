@@ -1,6 +1,7 @@
 """Run a program under limits that kill: wall time, memory and output, its grandchildren included.
 
 Why not subprocess's own timeout: it kills one process and waits for pipes that a grandchild may hold open for ever.
+A guardian kills the program's session when kgagent itself is killed: what nobody limits any more must not go on running.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ PROC = Path("/proc")
 CHUNK_BYTES = 65536
 SLOWEST_POLL_S = 0.05
 SWEEPS = 20  # a fork bomb may outrun one sweep
+SHELL = "/bin/sh"
+GUARD = 'read -r _; kill -s KILL -- -"$1"'  # its input ends when kgagent does, however that happens
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,17 +60,22 @@ def run_limited(
     mark = uuid.uuid4().hex
     child_env = {**(os.environ if env is None else env), MARK: mark}
     child = _start(argv, cwd, child_env)
-    _bound_files(child.pid, file_mb)
-    output = _Output(output_kb * 1024)
-    threads = [threading.Thread(target=output.drain, args=(stream, index), daemon=True) for index, stream in enumerate((child.stdout, child.stderr)) if stream]
-    threads.append(threading.Thread(target=_feed, args=(child, stdin), daemon=True))
-    for thread in threads:
-        thread.start()
-    killed_by = ""
+    guardian: subprocess.Popen[bytes] | None = None
+    threads: list[threading.Thread] = []
     try:
+        guardian = _guard(child.pid)
+        _bound_files(child.pid, file_mb)
+        output = _Output(output_kb * 1024)
+        threads = [threading.Thread(target=output.drain, args=(pipe, index), daemon=True) for index, pipe in enumerate((child.stdout, child.stderr)) if pipe]
+        threads.append(threading.Thread(target=_feed, args=(child, stdin), daemon=True))
+        for thread in threads:
+            thread.start()
         killed_by = _watch(child, mark, output, started + wall_s, memory_mb)
     finally:
         kill_tree(child.pid, mark)
+        if guardian is not None:
+            guardian.kill()  # before the child's number is free for another process
+            guardian.communicate()
         child.wait()
         for thread in threads:
             thread.join(timeout=1.0)
@@ -85,6 +93,21 @@ def _start(argv: Sequence[str], cwd: Path | None, env: Mapping[str, str]) -> sub
         raise Unavailable(f"no program {argv[0]!r} on this machine", hint="install it, or put it on PATH") from error
     except OSError as error:
         raise Unavailable(f"can't start {argv[0]!r}: {error.strerror or error}") from error
+
+
+def _guard(session: int) -> subprocess.Popen[bytes] | None:
+    """A shell that waits for this process to end and then kills the session; None on a machine without a shell."""
+    try:
+        return subprocess.Popen(
+            [SHELL, "-c", GUARD, "kgagent-guard", str(session)],
+            env={},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    except OSError:
+        return None
 
 
 class _Output:

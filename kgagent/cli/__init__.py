@@ -4,4 +4,12 @@ stdout is data, stderr narration, exit codes an interface: 0 ok, 1 the thing ask
 3 try again, 130 interrupted.
 """
 
-from kgagent.cli.main import main as main
+import signal
+
+
+def main() -> None:
+    """The entry point; Ctrl-C while the imports are read ends quietly, `kgagent.cli.main` takes over from there."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from kgagent.cli.main import main as run
+
+    run()

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from importlib import import_module
 from pathlib import Path
+from types import FrameType
 
 import click
 
 from kgagent import __version__
 from kgagent.cli.output import State
-from kgagent.errors import KgError
+from kgagent.errors import KgError, UsageError
 
 # Where each command lives; a command is imported when it is used, so that --help and reads stay quick.
 COMMANDS = {
@@ -40,6 +42,9 @@ COMMANDS = {
 }
 
 
+_RESUMED = "kgagent resume goes on with the rest"
+
+
 class LazyGroup(click.Group):
     """A group whose commands are imported one at a time; their help lines stand in COMMANDS."""
 
@@ -62,7 +67,7 @@ class LazyGroup(click.Group):
             import difflib
 
             near = difflib.get_close_matches(args[0], COMMANDS, n=1)
-            raise click.UsageError(f"no command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else " See kgagent --help."))
+            raise UsageError(f"no command {args[0]!r}", hint=f"did you mean {near[0]!r}?" if near else "kgagent --help lists them")
         return super().resolve_command(ctx, args)
 
 
@@ -80,7 +85,16 @@ def cli(ctx: click.Context, workspace: Path | None) -> None:
 
 def main() -> None:
     """The entry point: run, and turn every way of failing into one message and one exit code."""
+    # Ended by a service manager or a closed terminal is ended like Ctrl-C: what runs is stopped, what is whole is kept.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(ending) == signal.SIG_DFL:  # nohup ignores a hang-up, and so do we then
+            signal.signal(ending, _interrupt)
     sys.exit(guarded(sys.argv[1:]))
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
 
 
 def guarded(arguments: list[str]) -> int:
@@ -89,23 +103,28 @@ def guarded(arguments: list[str]) -> int:
         result = cli.main(args=arguments, prog_name="kgagent", standalone_mode=False)
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        return 2
     except click.UsageError as error:
-        error.show(sys.stderr)
+        help_ = f"{error.ctx.command_path} --help" if error.ctx else "kgagent --help"
+        _tell(UsageError(error.format_message().removesuffix("."), hint=help_))
         return 2
     except click.ClickException as error:
-        error.show(sys.stderr)
+        _tell(UsageError(error.format_message()))
         return 2
     except click.exceptions.Exit as leaving:
         return leaving.exit_code
     except (KeyboardInterrupt, click.Abort):
-        click.echo("\ninterrupted; what was finished is kept (kgagent resume goes on with the rest)", err=True)
+        resumable = f"; {_RESUMED}" if any(name in arguments for name in ("run", "loop", "resume")) else ""
+        click.echo(f"\ninterrupted; what was finished is kept{resumable}", err=True)
         return 130
     except BrokenPipeError:
         # The reader left (`| head`): not a failure of ours; keep Python from complaining at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KgError as error:
-        click.echo(f"error: {error}", err=True)
+        _tell(error)
         return error.exit_code
     except OSError as error:
         place = f" ({error.filename})" if error.filename else ""
@@ -121,3 +140,9 @@ def guarded(arguments: list[str]) -> int:
             err=True,
         )
         return 1
+
+
+def _tell(error: KgError) -> None:
+    """What happened, where, what next; control characters of what was typed or read don't reach the terminal."""
+    text = "".join(c if c == "\n" or c.isprintable() else c.encode("unicode_escape").decode() for c in f"error: {error}")
+    click.echo(text, err=True)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,6 +22,7 @@ from kgagent.process import Finished, run_limited
 from kgagent.workspace import Workspace
 
 MESSAGE_CHARS = 600
+LEFT_BEHIND_S = 3600.0  # a scratch folder of a dead process this old is nobody's; process numbers of another machine look dead too
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,14 +64,35 @@ def run_worker(workspace: Workspace, lane: Lane, job: Mapping[str, Any], program
 
 @contextmanager
 def scratch_folder(workspace: Workspace) -> Iterator[Path]:
-    """A folder of its own below .kgagent, gone afterwards."""
+    """A folder of its own below .kgagent, gone afterwards; those of killed processes go now."""
     try:
         workspace.scratch.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix="run-", dir=workspace.scratch, ignore_cleanup_errors=True) as name:
+        _sweep(workspace.scratch)
+        with tempfile.TemporaryDirectory(prefix=f"run-{os.getpid()}-", dir=workspace.scratch, ignore_cleanup_errors=True) as name:
             yield Path(name).resolve()
     except OSError as error:
         what = f"can't use the scratch folder: {error.strerror or error}"
         raise StorageError(what, where=str(workspace.scratch), hint="free disk space, then kgagent resume") from error
+
+
+def _sweep(scratch: Path) -> None:
+    for folder in scratch.glob("run-*-*"):
+        owner = folder.name.split("-")[1]
+        try:
+            if owner.isdigit() and not _alive(int(owner)) and time.time() - folder.stat().st_mtime > LEFT_BEHIND_S:
+                shutil.rmtree(folder, ignore_errors=True)
+        except FileNotFoundError:
+            continue  # another process swept it
+
+
+def _alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except (PermissionError, OverflowError):
+        return True
+    return True
 
 
 def _outcome(done: Finished, note: Path, lane: Lane) -> tuple[str, str]:

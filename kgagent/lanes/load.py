@@ -319,7 +319,10 @@ class _Reader:
             for other, values in knob.when:
                 if other not in known or other == knob.name:
                     raise self.fail(
-                        f"knob {knob.name} hangs on {other!r}, which is no knob it can hang on", f"knobs.{knob.name}", "when", hint=f"one of: {', '.join(known)}"
+                        f"knob {knob.name} hangs on {other!r}, which is no knob it can hang on",
+                        f"knobs.{knob.name}",
+                        "when",
+                        hint=f"one of: {', '.join(known)}",
                     )
                 strange = [value for value in values if value not in known[other].choices]
                 if strange:

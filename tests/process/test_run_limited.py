@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -90,3 +92,31 @@ def test_missing_program_and_folder(tmp_path: Path) -> None:
 def test_environment_is_replaced() -> None:
     done = run_limited(python("import os; print(sorted(os.environ))"), wall_s=9, env={"ONLY": "1", "PATH": os.environ["PATH"]})
     assert "'ONLY'" in done.stdout and "'HOME'" not in done.stdout
+
+
+OWNER = """import sys
+from kgagent.process import run_limited
+run_limited([sys.executable, '-c', "import sys, os, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)", sys.argv[1]], wall_s=60)"""
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+def test_what_it_runs_dies_with_its_owner(tmp_path: Path, how: signal.Signals) -> None:
+    note = tmp_path / "pid"
+    owner = subprocess.Popen(python(OWNER, str(note)))
+    deadline = time.monotonic() + 20
+    while not (note.exists() and note.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    owner.send_signal(how)
+    owner.wait(timeout=20)
+    deadline = time.monotonic() + 5
+    while alive(int(note.read_text())):
+        assert time.monotonic() < deadline, "the program outlived its owner"
+        time.sleep(0.01)
+
+
+def test_the_guardian_ends_with_the_run(tmp_path: Path) -> None:
+    done = run_limited(python("pass"), wall_s=20)
+    assert done.returncode == 0
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert not [pid for pid in children if b"kgagent-guard" in Path(f"/proc/{pid}/cmdline").read_bytes()]
