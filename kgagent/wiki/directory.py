@@ -159,11 +159,12 @@ def family_page(facts: Facts, family: Family, members: Sequence[Entry]) -> Draft
 
 def row(facts: Facts, entry: Entry) -> list[str]:
     sure = "" if entry.backend_how == "exact" or entry.backend == "unresolved" else f" ({entry.backend_how})"
+    callers = [*(code(near(entry, c)) for c in entry.callers), *(f"{code(near(entry, c))} (candidate)" for c in entry.maybe_callers)]
     tests = [place(file, line) for file, line in entry.tests]
     origins = [f"{facts.link(id_, id_.removeprefix('kernel:').partition('/')[0])} {100 * likeness:.0f}%" for id_, likeness in entry.origins]
     return [
         facts.link(entry.id, entry.name), prose(entry.backend.replace("_", " ") + sure), facts.link(entry.source, entry.source.removeprefix("src:")),
-        place(entry.file, entry.line), cell([code(name) for name in entry.tunables], 6), cell([code(near(entry, caller)) for caller in entry.callers], CELL),
+        place(entry.file, entry.line), cell([code(name) for name in entry.tunables], 6), cell(callers, CELL),
         cell(tests, 1), cell(origins, CELL), entry.day,
     ]  # fmt: skip
 

@@ -43,7 +43,8 @@ class Entry:
     no_body: str  # why the body is unknown: NO_BODY's values, or 'one of 2'
     wrapper: str
     tunables: tuple[str, ...]
-    callers: tuple[str, ...]
+    callers: tuple[str, ...]  # what calls the wrapper or hands it on
+    maybe_callers: tuple[str, ...]  # what may: the wrapper is one of several it could mean
     tests: tuple[Place, ...]
     origins: tuple[tuple[str, float], ...]  # kernel it is a copy of, likeness
     day: str  # of the file, '' where the package doesn't tell
@@ -79,11 +80,12 @@ def read_entries(graph: Graph) -> tuple[Entry, ...]:
     ):
         more = json.loads(data) if data else {}
         names = [name, body_name or "", wrapper_name or "", *path.removesuffix(".py").split("/")[1:]]  # the first is the package: its name isn't a function
+        sure, maybe = (tuple(c for c, known in callers[key].items() if known is wanted) for wanted in (True, False))
         found.append(
             Entry(
                 id_, name, family_of(names, concepts[key], families), source, file, line, backend, how, body or "", text, "" if body else _no_body(more),
-                wrapper or "", tuple(tunables[key]), tuple(c for c in callers[key] if c not in (body, wrapper)), walk.tests(starts[key]),
-                tuple(origins[key]), _day(mtime, locator, at), bool(more.get("test")),
+                wrapper or "", tuple(tunables[key]), sure, maybe, walk.tests(starts[key]), tuple(origins[key]), _day(mtime, locator, at),
+                bool(more.get("test")),
             )
         )  # fmt: skip
     return tuple(found)
@@ -152,15 +154,18 @@ def _concepts(graph: Graph) -> dict[int, dict[str, int]]:
     return found
 
 
-def _callers(graph: Graph) -> dict[int, list[str]]:
-    """Who calls a kernel's wrapper, tests left out."""
-    found: dict[int, list[str]] = defaultdict(list)
-    for kernel, caller, path in graph.rows(
-        f"""SELECT DISTINCT w.dst, s.id, coalesce(f.path, '') FROM edge w JOIN edge c ON c.dst = w.src AND c.type = 'calls' AND c.how IN {SURE}
-            JOIN node s ON s.key = c.src LEFT JOIN file f ON f.key = s.file WHERE w.type = 'wraps' ORDER BY w.dst, s.id"""
+def _callers(graph: Graph) -> dict[int, dict[str, bool]]:
+    """Who calls a kernel's wrapper or hands it on, and whether that is sure; tests left out."""
+    found: dict[int, dict[str, bool]] = defaultdict(dict)
+    for kernel, caller, path, sure in graph.rows(
+        f"""SELECT w.dst, s.id, coalesce(f.path, ''), max(c.how IN {SURE}) FROM edge w
+            JOIN edge c ON c.dst = w.src AND c.type IN ('calls', 'uses') AND (c.how IN {SURE} OR c.how = 'candidate')
+            JOIN node s ON s.key = c.src AND s.kind = 'symbol' LEFT JOIN file f ON f.key = s.file
+            WHERE w.type = 'wraps' AND NOT EXISTS (SELECT 1 FROM edge own WHERE own.src = s.key AND own.type IN ('wraps', 'implements') AND own.dst = w.dst)
+            GROUP BY w.dst, s.id ORDER BY w.dst, s.id"""
     ):
         if not TEST_PATH.search(path):
-            found[kernel].append(caller)
+            found[kernel][caller] = bool(sure)
     return found
 
 

@@ -138,11 +138,19 @@ def given(body, x):
 """
 
 
+CHOICE = """from first import odd, rope
+def choose(x, quick):
+    module = rope if quick else odd
+    return module.rope(x)
+"""
+
+
 @pytest.fixture
 def small(tmp_path: Path, graph: Graph) -> Graph:
     """Two packages, the second with a copy of the first's kernel; a test folder; a launcher of given bodies."""
     for name, text in {
-        "one/first/__init__.py": "", "one/first/rope.py": ROPE, "one/first/odd.py": ODD, "one/tests/test_rope.py": TEST,
+        "one/first/__init__.py": "", "one/first/rope.py": ROPE, "one/first/odd.py": ODD + "def rope(x):\n    return x\n", "one/first/choice.py": CHOICE,
+        "one/tests/test_rope.py": TEST,
         "two/second/__init__.py": "", "two/second/rope.py": ROPE.replace("o_ref[...] = value_1", "o_ref[...] = value_2"),
     }.items():  # fmt: skip
         path = tmp_path / name
@@ -157,6 +165,7 @@ def test_callers_tests_and_copies(small: Graph) -> None:
     rope = entries["src:one", "rope.py", "rope_kernel"]
     assert (rope.family.slug, rope.backend, rope.body, rope.wrapper) == ("rotary", "mosaic_tpu", "sym:first.rope.rope_kernel", "sym:first.rope.rope")
     assert rope.tunables == ("block_q=128",) and rope.callers == ("sym:first.rope.apply",)
+    assert rope.maybe_callers == ("sym:first.choice.choose",)
     by_call, by_class = ("file:one/tests/test_rope.py", 4), ("file:one/tests/test_rope.py", 7)
     assert rope.tests == (by_call, by_class)
     copy = entries["src:two", "rope.py", "rope_kernel"]
