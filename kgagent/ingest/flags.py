@@ -21,7 +21,9 @@ DASHED = re.compile(r"--((?:xla|libtpu|megascale|tpu)_[a-z0-9_]+)(?:=([^\s\"'\\,
 BARE = re.compile(
     r"\A[\"']?((?:xla_(?:tpu|jf|sc|vf|gf|gpu|cpu|msa|mosaic|enable|disable|dump|force|allow|hlo|latency|llvm|backend_optimization)|megascale)_[a-z0-9_]+)[\"']?\Z"
 )
-IN_LIBRARY = re.compile(rb"(?<![A-Za-z0-9_])((?:xla|tpu|libtpu|megascale)_[a-z0-9_]{3,})\0")
+# One expression a prefix, each beginning with a literal: over 630 MB that takes 0.9 s, one with alternatives 7 s.
+IN_LIBRARY = tuple(re.compile(prefix + rb"[a-z0-9_]{3,}\0") for prefix in (b"xla_", b"tpu_", b"libtpu_", b"megascale_"))
+WORD_BYTES = frozenset(b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_")
 KNOWN, UNKNOWN, MOVED, UNCHECKED = "known", "unknown", "moved", "unchecked"
 PREFIX = re.compile(r"\Axla_(?:(?:tpu|jf|sc|vf|gf|gpu|cpu|msa|mosaic)_)?")
 
@@ -66,7 +68,8 @@ def library(workspace: Workspace) -> Library | None:
     if cache.is_file():
         return Library(version, frozenset(json.loads(cache.read_text(encoding="utf-8"))))
     with open(path, "rb") as handle, mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ) as data:
-        names = {name.decode("ascii") for name in IN_LIBRARY.findall(data)}
+        found = (match for pattern in IN_LIBRARY for match in pattern.finditer(data) if data[match.start() - 1] not in WORD_BYTES)
+        names = {match.group()[:-1].decode("ascii") for match in found}
     cache.parent.mkdir(parents=True, exist_ok=True)
     write_atomic(cache, json.dumps(sorted(names)).encode())
     return Library(version, frozenset(names))

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import kgagent
-from kgagent.errors import IngestError
+from kgagent.errors import IngestError, KgError
 from kgagent.ingest.parse import Task, parse
 from kgagent.ingest.shapes import Parsed
 from kgagent.ingest.worker import receive, send
@@ -69,6 +69,8 @@ class Reader:
                 yield self._stash[number].pop()
             if self._waiting[number]:
                 owner, got = self._done.get()
+                if isinstance(got, KgError):
+                    raise got
                 if isinstance(got, BaseException):
                     raise IngestError("a parsing process died", where=str(got), hint="run it again; kgagent doctor shows how much memory is free") from got
                 self._stash[owner] += got

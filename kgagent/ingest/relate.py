@@ -25,6 +25,7 @@ class Relation(NamedTuple):
     dst: str
     line: int
     how: str
+    role: str = ""  # what the edge's data says: forward or backward
 
 
 @dataclass(slots=True)
@@ -79,10 +80,11 @@ class Relator:
             for id_, how in self.meanings(dotted, out):
                 if id_ != ids[symbol]:
                     best.setdefault((ids[symbol], "imports", id_, line), how)
-        self.gradients(facts, module, out, best)
+        gradients = self.gradients(facts, module, out)
         self.dispatch(facts, module, ids, best)
         out.frameworks = self.frameworks(facts, module)
         out.relations = [Relation(src, type_, dst, line, HOWS[rank]) for (src, type_, dst, line), rank in best.items()]
+        out.relations += [edge for edge in gradients if (edge.src, "uses", edge.dst, edge.line) not in best]
         out.launches = self.launches.of_file(facts, module, path)
         for launch in out.launches:
             for id_, certainty in launch.bodies:
@@ -105,16 +107,20 @@ class Relator:
             found.append((symbol.id, HOW_RANK[symbol.how]))
         return tuple(found)
 
-    def gradients(self, facts: dict[str, Any], module: Module, out: Related, best: dict[tuple[str, str, str, int], int]) -> None:
-        """`f.defvjp(fwd, bwd)`: whoever differentiates f reaches both."""
+    def gradients(self, facts: dict[str, Any], module: Module, out: Related) -> list[Relation]:
+        """`f.defvjp(fwd, bwd)`: whoever differentiates f reaches both, and the edges say which is which."""
+        found: dict[tuple[str, str, int], Relation] = {}
         for primal, forward, backward, line in facts["vjps"]:
             for name, how in primal:
                 for symbol in self.resolver.resolve(name):
-                    for target, target_how in (*forward, *backward):
-                        for id_, rank in self.meanings(target, out):
-                            certainty = max(rank, HOW_RANK[how], HOW_RANK[target_how], HOW_RANK[symbol.how])
-                            if id_ != symbol.id and symbol.module is module:  # an edge stands in its source's own file
-                                best.setdefault((symbol.id, "uses", id_, line), certainty)
+                    if symbol.module is not module:  # an edge stands in its source's own file
+                        continue
+                    for role, targets in (("forward", forward), ("backward", backward)):
+                        for target, target_how in targets:
+                            for id_, rank in self.meanings(target, out):
+                                certainty = max(rank, HOW_RANK[how], HOW_RANK[target_how], HOW_RANK[symbol.how])
+                                found.setdefault((symbol.id, id_, line), Relation(symbol.id, "uses", id_, line, HOWS[certainty], role))
+        return list(found.values())
 
     def dispatch(self, facts: dict[str, Any], module: Module, ids: list[str], best: dict[tuple[str, str, str, int], int]) -> None:
         """A class uses those of its methods that are called without its name: by Python, by Flax, or by code it inherits."""

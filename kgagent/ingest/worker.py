@@ -31,8 +31,12 @@ def receive(stream: IO[bytes]) -> Any:
 
 
 def main() -> None:
+    from kgagent.errors import KgError
     from kgagent.ingest.parse import parse
 
     gc.disable()  # a batch's tuples hold no cycles, and the process lives for seconds
     while (tasks := receive(sys.stdin.buffer)) is not None:
-        send(sys.stdout.buffer, [parse(task) for task in tasks])
+        try:
+            send(sys.stdout.buffer, [parse(task) for task in tasks])
+        except KgError as error:  # a full disk, say: told by the process a person sees
+            send(sys.stdout.buffer, error)

@@ -166,8 +166,8 @@ class Writer:
             src, dst = keys.get(relation.src) or self.known(relation.src), keys.get(relation.dst) or self.known(relation.dst)
             if src is None or dst is None:
                 raise StorageError(f"an edge to nowhere: {relation.src} {relation.type} {relation.dst}", hint="please report this, with the source ingested")
-            rows.append((src, relation.type, dst, file, relation.line, relation.how))
-        self.db.executemany("INSERT INTO edge(src, type, dst, file, line, how, made_by) VALUES (?, ?, ?, ?, ?, ?, 'ingest')", rows)
+            rows.append((src, relation.type, dst, file, relation.line, relation.how, json.dumps({"role": relation.role}) if relation.role else None))
+        self.db.executemany("INSERT INTO edge(src, type, dst, file, line, how, made_by, data) VALUES (?, ?, ?, ?, ?, ?, 'ingest', ?)", rows)
         return len(rows)
 
     def put_externals(self, related: Related) -> None:

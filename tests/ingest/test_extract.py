@@ -162,6 +162,15 @@ def test_launches(tmp_path: Path, code: str, body: str, how: str, backend: str, 
         assert any(mark in source.splitlines()[kernel.line - 1] for mark in ("pallas_call", "kernel(", "emit_pipeline", "call(", "helpers.", "partial("))
 
 
+def test_gradient_pairs_say_which_is_which(tmp_path: Path) -> None:
+    source = "import jax\n@jax.custom_vjp\ndef f(x): return x\ndef fwd(x): return x\ndef bwd(r, g): return g\nf.defvjp(fwd, bwd)\n"
+    tree = write_tree(tmp_path / "tree", {"m.py": source})
+    with graph_in(tmp_path / "ws") as graph:
+        ingest(graph, [str(tree)])
+        roles = {edge.dst: (edge.data["role"], edge.line) for edge in graph.edges(src="sym:m.f", type="uses") if edge.data}
+        assert roles == {"sym:m.fwd": ("forward", 6), "sym:m.bwd": ("backward", 6)}
+
+
 SYMBOLS = """
 '''The module.'''
 from typing import NamedTuple

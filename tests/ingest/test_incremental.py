@@ -44,7 +44,7 @@ def apply(root: Path, change: tuple[str, str, int]) -> None:
             file.replace(target)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     start=st.lists(st.integers(0, len(TEXTS) - 1), min_size=len(PATHS), max_size=len(PATHS)),
     rounds=st.lists(st.lists(operation, min_size=1, max_size=4), min_size=1, max_size=4),

@@ -5,13 +5,15 @@ from __future__ import annotations
 import io
 import os
 import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
 import pytest
 
-from kgagent.errors import Busy, IngestError, KgError, UnknownThing
+import kgagent.ingest.pool as pool
+from kgagent.errors import Busy, IngestError, KgError, StorageError, UnknownThing
 from kgagent.graph import Graph, open_graph
 from kgagent.ingest import forget, ingest, list_sources
 from kgagent.ingest.archives import unpack
@@ -138,6 +140,35 @@ def test_an_interrupted_ingest_leaves_the_old_graph(tmp_path: Path) -> None:
         search_is_whole(graph)
         ingest(graph, [str(tree)])
         assert "sym:m.h" in names(graph)
+
+
+FULL_DISK = """
+import kgagent.ingest.parse as parse
+from kgagent.errors import StorageError
+from kgagent.ingest.worker import main
+
+def full(task):
+    raise StorageError("can't store an artefact: No space left on device", where=task.path, hint="free disk space")
+
+parse.parse = full
+main()
+"""
+
+
+@pytest.mark.parametrize("script, error, message", [(FULL_DISK, StorageError, "No space left"), ("raise SystemExit(3)", IngestError, "a parsing process died")])
+def test_what_befalls_a_parsing_process_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, script: str, error: type[KgError], message: str) -> None:
+    tree = write_tree(tmp_path / "tree", {f"m{i}.py": "def f(): pass\n" for i in range(4)})
+    environment = {**os.environ, "PYTHONPATH": str(Path(pool.__file__).parents[2])}
+
+    def start() -> subprocess.Popen[bytes]:
+        return subprocess.Popen([sys.executable, "-c", script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+
+    monkeypatch.setattr(pool, "ALONE_BYTES", 0)
+    monkeypatch.setattr(pool, "_start", start)
+    with graph_in(tmp_path / "ws") as graph:
+        with pytest.raises(error, match=message):
+            ingest(graph, [str(tree)])
+        assert names(graph) == set()
 
 
 def test_a_second_ingest_waits_or_says_so(tmp_path: Path) -> None:
