@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from kgagent.evidence.attribution import Attribution
 from kgagent.evidence.hlo import Computation, Instruction, Module
@@ -19,6 +20,10 @@ _PASS_ON = frozenset(("bitcast", "get-tuple-element", "tuple", "opt-barrier", "o
 _DONATED = re.compile(r"\{(\d*)\}: \(\d+, \{[^}]*\}, (?:may|must)-alias\)")
 _STEPS = 16
 _BODIES = frozenset(("while", "call", "conditional"))
+_NESTED = re.compile(r"^\(\(|, (?:/\*.*?\*/)?\(")
+
+Owner: TypeAlias = tuple[str, int]  # an instruction's name and which array of its result: each dies on its own
+Owners: TypeAlias = frozenset[Owner]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,28 +132,32 @@ class _Walk:
             return self._bodies[computation.name]
         self._bodies[computation.name] = _Best(0, (), "")  # recursion can't occur; damaged text ends here
         last, elements = self._last_uses(computation)
-        returned = frozenset[str]().union(*elements)
-        live: dict[str, tuple[_Array, ...]] = {}
+        returned = _union(elements)
+        live: dict[Owner, _Array] = {}
         size = 0
         best = _Best(0, (), "")
         for at, instruction in enumerate(computation.instructions):
-            made = () if inner and instruction.name in returned else tuple(self.arrays(computation, instruction))
-            live[instruction.name] = made
-            size += sum(array.size for array in made)
+            for array in self.arrays(computation, instruction):
+                owner = (instruction.name, array.index)
+                if not (inner and owner in returned):
+                    live[owner] = array
+                    size += array.size
             called = self._called(instruction)
             if size + called.size > best.size:
-                arrays = tuple(array for kept in live.values() for array in kept)
-                best = _Best(size + called.size, arrays + called.arrays, called.at or instruction.name)
-            for name in last.get(at, ()):
-                size -= sum(array.size for array in live.pop(name, ()))
+                best = _Best(size + called.size, tuple(live.values()) + called.arrays, called.at or instruction.name)
+            for owner in last.get(at, ()):
+                dead = live.pop(owner, None)
+                size -= dead.size if dead else 0
         self._bodies[computation.name] = best
         return best
 
     def returned(self, computation: Computation, without: frozenset[int]) -> tuple[_Array, ...]:
         """Arrays that a computation returns, elements `without` left out."""
         elements = self._last_uses(computation)[1]
-        names = frozenset[str]().union(*(owners for index, owners in enumerate(elements) if index not in without))
-        return tuple(array for instruction in computation.instructions if instruction.name in names for array in self.arrays(computation, instruction))
+        kept = _union([owners for index, owners in enumerate(elements) if index not in without])
+        names = frozenset(name for name, _ in kept)
+        made = (array for instruction in computation.instructions if instruction.name in names for array in self.arrays(computation, instruction))
+        return tuple(array for array in made if (array.owner.name, array.index) in kept)
 
     def _called(self, instruction: Instruction) -> _Best:
         """The largest peak among the computations that run inside an instruction."""
@@ -157,50 +166,61 @@ class _Walk:
         peaks = [self.peak(self.module.computations[name], inner=True) for _, name in instruction.called if name in self.module.computations]
         return max(peaks, key=lambda peak: peak.size, default=_Best(0, (), ""))
 
-    def _last_uses(self, computation: Computation) -> tuple[dict[int, list[str]], tuple[frozenset[str], ...]]:
-        """(position -> instructions whose arrays die there, owners of each returned element); aliases are followed, tuples by element."""
-        owners: dict[str, tuple[frozenset[str], ...]] = {}
-        last: dict[str, int] = {}
+    def _last_uses(self, computation: Computation) -> tuple[dict[int, list[Owner]], tuple[Owners, ...]]:
+        """(position -> arrays that die there, owners of each returned element); aliases are followed, tuples by element."""
+        owners: dict[str, tuple[Owners, ...]] = {}
+        last: dict[Owner, int] = {}
         for at, instruction in enumerate(computation.instructions):
             parts = [owners.get(name, ()) for name in instruction.operands]
             result = self._owners(instruction, parts, computation)
             # reading one element of a tuple is no use of the others
             used = result if instruction.opcode in ("get-tuple-element", "tuple") else [part for operand in parts for part in operand]
-            for owner in frozenset[str]().union(*used):
+            for owner in _union(used):
                 last[owner] = at
-            if instruction.name not in last:
-                last[instruction.name] = at
+            for owner in _own(instruction):
+                last.setdefault(owner, at)
             owners[instruction.name] = tuple(result)
         returned = owners.get(computation.root.name, ())
-        for owner in frozenset[str]().union(*returned):
+        for owner in _union(returned):
             last[owner] = len(computation.instructions)
-        out: dict[int, list[str]] = defaultdict(list)
+        out: dict[int, list[Owner]] = defaultdict(list)
         for owner, at in last.items():
             out[at].append(owner)
         return out, returned
 
-    def _owners(self, instruction: Instruction, parts: list[tuple[frozenset[str], ...]], computation: Computation) -> list[frozenset[str]]:
+    def _owners(self, instruction: Instruction, parts: list[tuple[Owners, ...]], computation: Computation) -> list[Owners]:
         """Whose arrays each element of a result is."""
-        own = frozenset((instruction.name,))
-        everything = frozenset[str]().union(*(part for operand in parts for part in operand))
+        own = _own(instruction)
+        everything = _union([part for operand in parts for part in operand])
         if instruction.opcode == "get-tuple-element" and parts:
             index = int(instruction.attribute("index") or 0)
-            return [parts[0][index] if index < len(parts[0]) else frozenset[str]().union(*parts[0])]
+            return [parts[0][index] if index < len(parts[0]) else _union(parts[0])]
         if instruction.opcode == "tuple":
-            return [frozenset[str]().union(*operand) for operand in parts]
+            return [_union(operand) for operand in parts]
         if instruction.opcode in _PASS_ON and len(parts) == 1:
             return list(parts[0])
         if instruction.opcode.endswith(("-done", "-update")):
             return [everything]
         if instruction.opcode.endswith("-start"):
             return [own | everything]  # the source must stay until the done
-        count = len(leaves(instruction.shape)) if instruction.shape.startswith("(") else 1
-        result = [own] * count
+        count = len(own)
+        # elements of a nested tuple aren't its arrays one by one: there all live as long as any
+        result = [own] * count if _NESTED.search(instruction.shape) else [frozenset(((instruction.name, index),)) for index in range(count)]
         for index, name in self.in_place(computation, instruction).items():
             at = instruction.operands.index(name)
             if index < count:
-                result[index] = frozenset[str]().union(*parts[at])
+                result[index] = _union(parts[at])
         return result
+
+
+def _own(instruction: Instruction) -> Owners:
+    """Every array of an instruction's own result."""
+    count = len(leaves(instruction.shape)) if instruction.shape.startswith("(") else 1
+    return frozenset((instruction.name, index) for index in range(count))
+
+
+def _union(parts: Iterable[Owners]) -> Owners:
+    return frozenset[Owner]().union(*parts)
 
 
 def memory_peak(module: Module) -> Peak:

@@ -45,6 +45,37 @@ def test_aliases_tuples_and_updates_in_place() -> None:
     assert {buffer.name for buffer in peak.buffers} == {"x", "i", "a", "b", "f"} and peak.at == "b"
 
 
+PAIR = """HloModule pair, is_scheduled=true
+
+ENTRY %main (x: f32[4,256]) -> f32[4,256] {{
+  %x = f32[4,256]{{1,0}} parameter(0)
+  %p = {shape} custom-call(%x), custom_call_target="made_up"
+  %q = {first}
+  %l = f32[4,256]{{1,0}} get-tuple-element(%q), index=0
+  %r = f32[4,256]{{1,0}} get-tuple-element(%p), index=1
+  %a = f32[4,256]{{1,0}} negate(%l)
+  %b = f32[4,256]{{1,0}} add(%a, %r)
+  ROOT %f = f32[4,256]{{1,0}} cosine(%b)
+}}
+"""
+ARRAY = "f32[4,256]{1,0}"
+
+
+@pytest.mark.parametrize(
+    ("shape", "first", "temporaries"),
+    [
+        (f"({ARRAY}, {ARRAY})", f"({ARRAY}, {ARRAY}) opt-barrier(%p)", ["a", "p", "p"]),
+        (f"(({ARRAY}, {ARRAY}), {ARRAY})", f"({ARRAY}, {ARRAY}) get-tuple-element(%p), index=0", ["a", "b", "p", "p", "p"]),
+    ],
+    ids=["a pair", "a nested tuple"],
+)
+def test_each_array_of_a_tuple_dies_at_its_own_last_use(shape: str, first: str, temporaries: list[str]) -> None:
+    """`p`'s first array dies at `a`, so that `a` and `b` are never both beside two of them; a nested tuple lives as long as any array of it."""
+    peak = memory_peak(parse_hlo(PAIR.format(shape=shape, first=first)))
+    assert sorted(buffer.name for buffer in peak.buffers if buffer.kind == "temporary") == temporaries
+    assert peak.peak_bytes == (len(temporaries) + 2) * 4 * 256 * 4
+
+
 def test_attention_peaks_at_its_score_matrix(einsum: Module) -> None:
     compiled = compiled_once(programs.einsum_export(), "v6e:2x2")
     assert compiled.memory is not None and compiled.memory.peak_bytes is not None
