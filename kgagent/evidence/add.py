@@ -9,12 +9,13 @@ import json
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from kgagent.errors import EvidenceError, StorageError, UsageError
+from kgagent.errors import EvidenceError, StorageError, UnknownThing, UsageError
 from kgagent.evidence.hlo import Module, parse_hlo
 from kgagent.evidence.hlo_proto import modules_beside, modules_in_trace
 from kgagent.evidence.profile import Profile
@@ -100,21 +101,72 @@ def _record(graph: Graph, manifest: dict[str, Any], profile: Profile, texts: Ite
     return Added(profile_id(manifest["run"]), recorded, profile, weighed, tuple(sorted(modules)), missing)
 
 
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A profile kept in raw/, read again: for views that need more than the graph holds."""
+
+    run: str
+    manifest: dict[str, Any]
+    profile: Profile
+    texts: tuple[tuple[str, str], ...]  # module, HLO text
+
+    def modules(self) -> dict[str, Module]:
+        """The modules that ran, parsed; the first text where one was compiled twice."""
+        ran = {op.module for op in self.profile.ops()}
+        found: dict[str, Module] = {}
+        for name, text in self.texts:
+            if name in ran and name not in found:
+                found[name] = parse_hlo(text)
+        return found
+
+    def weighed(self) -> Weighed:
+        """Operations with measured self time and their lines."""
+        ran = {op.module for op in self.profile.ops()}
+        modules: dict[str, list[Module]] = defaultdict(list)
+        for name, text in self.texts:
+            if name in ran:
+                modules[name].append(parse_hlo(text))
+        return weigh_profile(self.profile, modules)
+
+
+def stored_runs(graph: Graph) -> tuple[str, ...]:
+    """Names of the profiles kept in raw/."""
+    return tuple(sorted(path.stem for path in (graph.workspace.raw / FOLDER).glob("*.json")))
+
+
+def stored_profile(graph: Graph, run: str) -> Stored:
+    """One kept profile; `UnknownThing` names those there are."""
+    path = graph.workspace.raw / FOLDER / f"{run}.json"
+    if not path.is_file():
+        known = ", ".join(stored_runs(graph))
+        raise UnknownThing(f"no profile {run!r}", hint=f"there are: {known}" if known else "kgagent profile add PATH --run NAME")
+    try:
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+        traces, texts = manifest["traces"], manifest["hlo"]
+    except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
+        raise StorageError(f"a profile's manifest is damaged: {error}", where=str(path), hint="add the profile again") from error
+    with unpacked_traces(graph, traces) as folder:
+        profile = read_profile(folder)
+    named = Profile(manifest["path"], profile.hosts, profile.devices, profile.jax, profile.absent)
+    return Stored(run, manifest, named, tuple((text["module"], graph.objects.get(text["sha"]).decode()) for text in texts))
+
+
+@contextmanager
+def unpacked_traces(graph: Graph, traces: Sequence[dict[str, str]]) -> Iterator[Path]:
+    """The kept traces as files in a folder of their own, for readers that want paths."""
+    with tempfile.TemporaryDirectory(prefix="kgagent-profile-") as name:
+        for trace in traces:
+            (Path(name) / f"{trace['host']}.xplane.pb").write_bytes(graph.objects.get(trace["sha"]))
+        yield Path(name)
+
+
 def restore_profiles(graph: Graph) -> tuple[str, ...]:
     """Record every profile of raw/profiles again, as for a rebuilt graph; returns their ids."""
     out = []
-    for path in sorted((graph.workspace.raw / FOLDER).glob("*.json")):
-        try:
-            manifest = json.loads(path.read_text(encoding="utf-8"))
-            traces, texts = manifest["traces"], manifest["hlo"]
-        except (OSError, json.JSONDecodeError, KeyError, TypeError) as error:
-            raise StorageError(f"a profile's manifest is damaged: {error}", where=str(path), hint="add the profile again") from error
+    for run in stored_runs(graph):
+        kept = stored_profile(graph, run)
+        manifest = kept.manifest
         if manifest["lane"] is not None and graph.node(f"lane:{manifest['lane']}") is None:
             manifest["lane"] = None  # the lane's folder is gone; its profile is still evidence
-        with tempfile.TemporaryDirectory(prefix="kgagent-profile-") as name:
-            for trace in traces:
-                (Path(name) / f"{trace['host']}.xplane.pb").write_bytes(graph.objects.get(trace["sha"]))
-            profile = read_profile(Path(name))
-        named = Profile(manifest["path"], profile.hosts, profile.devices, profile.jax, profile.absent)
-        out.append(_record(graph, manifest, named, [(text["module"], graph.objects.get(text["sha"]).decode()) for text in texts]).id)
+        out.append(_record(graph, manifest, kept.profile, kept.texts).id)
     return tuple(out)
