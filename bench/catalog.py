@@ -32,7 +32,7 @@ from kgagent.ingest.fetch import canonical, download
 from kgagent.learn import connect
 from kgagent.setup import initialise
 from kgagent.wiki import render
-from kgagent.wiki.directory_rows import NO_BODY, read_entries
+from kgagent.wiki.directory_rows import NO_BODY, read_entries, source_days
 from kgagent.wiki.directory_rows import Entry as Launch
 from kgagent.workspace import find_workspace
 
@@ -131,9 +131,10 @@ def catalogue(root: Path, pins: list[Pinned], oracle: Path) -> tuple[list[Entry]
         say("writing the wiki")
         report = render(graph)
         wiki_s = time.perf_counter() - started
-        rows, launches = {row.locator: row for row in list_sources(graph)}, read_entries(graph)
+        rows, launches, days = {row.locator: row for row in list_sources(graph)}, read_entries(graph), source_days(graph)
         for entry, pin in zip(entries, pins, strict=True):
             if not entry.error:
+                entry.day = days[f"src:{rows[pin.locator].name}"]
                 measure(entry, rows[pin.locator], launches, oracle)
     return entries, {
         "link_s": round(link_s, 1), "wiki_s": round(wiki_s, 1), "wiki_written": len(report.written), "wiki_unchanged": report.unchanged,
@@ -202,7 +203,6 @@ def measure(entry: Entry, source: SourceRow, launches: tuple[Launch, ...], oracl
     entry.tunables = sum(bool(row.tunables) for _, row in mine)
     entry.tested = sum(bool(row.tests) for _, row in mine if not row.in_test)
     entry.copies = sum(bool(row.origins) for _, row in mine)
-    entry.day = max((row.day for _, row in mine), default="")
     entry.unresolved = {what: [f"{path}:{row.line} {row.body_text or row.name}" for path, row in mine if lacks(row)] for what, lacks in LACKS.items()}
     sites = oracle_sites(oracle, Path(source.root), entry)
     if sites is not None:
