@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from kgagent.errors import UsageError
 from kgagent.knowledge.chips import load_chips
@@ -34,6 +35,18 @@ def target_of(topology: str) -> Target:
     if chip is None or ":" not in topology:
         raise UsageError(f"unknown topology {topology!r}", hint=f"for example {', '.join(known_topologies())}")
     return Target(chip.name, chip.device_kind, round(chip.cores_per_device.value))
+
+
+def describe(topology: str) -> Any:
+    """The compiler's description of a topology; imports jax and loads libtpu, so only for compiling processes.
+
+    libtpu before 0.0.50 divides any layout into hosts of its default size and so refuses a single chip unless told that a host has one.
+    """
+    from jax.experimental import topologies
+
+    layout = topology.partition(":")[2].split("x")
+    options = {"chips_per_host_bounds": [1, 1, 1]} if set(layout) == {"1"} else {}
+    return topologies.get_topology_desc(platform="tpu", topology_name=topology, **options)
 
 
 @contextmanager

@@ -41,11 +41,12 @@ def compile_exported(folder: Path, request: dict[str, Any]) -> dict[str, Any]:
     """Topology, program, compile, in that order: the cheap refusals first."""
     stage(folder, "import")
     import jax
-    from jax.experimental import topologies
+
+    from kgagent.compiler.target import describe
 
     stage(folder, "topology")
     try:
-        topology = topologies.get_topology_desc(platform="tpu", topology_name=request["topology"])
+        topology = describe(request["topology"])
     except (jax.errors.JaxRuntimeError, RuntimeError, ValueError) as error:
         raise Stop("topology", str(error)) from error
     stage(folder, "read")

@@ -179,10 +179,10 @@ def test_a_kernel_that_asks_for_its_chip_is_traced_for_the_target() -> None:
 @needs_libtpu
 def test_known_topologies_are_known_and_reported_as_the_data_file_says() -> None:
     code = """
-        from jax.experimental import topologies
         from kgagent.compiler import known_topologies, target_of
+        from kgagent.compiler.target import describe
         for name in known_topologies():
-            device = topologies.get_topology_desc(platform="tpu", topology_name=name).devices[0]
+            device = describe(name).devices[0]
             target = target_of(name)
             assert (device.device_kind, device.num_cores) == (target.device_kind, target.cores), (name, device.device_kind, device.num_cores)
         print("ok")
