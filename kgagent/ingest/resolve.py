@@ -13,6 +13,8 @@ from kgagent.ingest.shapes import CALLED, CLASS, CONSTANT, FIELD, FUNCTION, MODU
 
 EXTERNAL = "x"
 MAX_CANDIDATES = 8
+MAX_STEPS = 20  # an attribute whose value is its own attribute grows for ever
+MAX_DEPTH = 100
 
 
 class Symbol(NamedTuple):
@@ -36,6 +38,7 @@ class Symbol(NamedTuple):
 
 
 Symbols = tuple[Symbol, ...]
+Answers = dict[str, tuple[Symbols, frozenset[str]]]
 
 
 class Resolver:
@@ -45,32 +48,50 @@ class Resolver:
         self.modules = modules
         self.home = 0
         self.consulted: set[str] = set()
-        self._memo: dict[str, tuple[Symbols, frozenset[str]]] = {}
+        self._memo: Answers = {}
+        self._asked: Answers = {}  # answers to whole questions that a circle cut short somewhere
+        self._below: Answers = {}  # the same, for parts of the question being answered
+        self._starred: dict[int, tuple[list[Module], frozenset[str]]] = {}
+        self._cuts = 0
         self._open: set[str] = set()
 
     def start(self, source: int) -> None:
         """Begin a file of a source: nothing consulted yet."""
         if source != self.home and self.modules.shared:
             self._memo.clear()
+            self._asked.clear()
+            self._starred.clear()
         self.home = source
         self.consulted = set()
 
     def resolve(self, target: str) -> Symbols:
-        """The symbols a target may mean; () when a known class or module has no such member."""
-        known = self._memo.get(target)
+        """The symbols a target may mean; () when a known class or module has no such member.
+
+        Names can go in circles (star imports do). What was cut short by one is true only below the question that was asked,
+        so it is kept for that question alone; answers must not depend on what was asked before.
+        """
+        outermost = not self._open
+        if outermost:
+            self._below = {}
+        known = self._memo.get(target) or (self._asked if outermost else self._below).get(target)
         if known is not None:
             self.consulted |= known[1]
+            self._cuts += target not in self._memo
             return known[0]
-        if target in self._open:
+        if target.count(".") > MAX_STEPS:
             return ()
+        if target in self._open or len(self._open) > MAX_DEPTH:
+            self._cuts += 1
+            return ()
+        cuts = self._cuts
         self._open.add(target)
         outer, self.consulted = self.consulted, set()
         found = self._resolve(target)
         mine = frozenset(self.consulted)
         self.consulted = outer | mine
         self._open.discard(target)
-        if not self._open:  # inside a cycle an answer may be cut short; only whole ones are remembered
-            self._memo[target] = (found, mine)
+        remembered = self._memo if self._cuts == cuts else self._asked if outermost else self._below
+        remembered[target] = (found, mine)
         return found
 
     def _resolve(self, target: str) -> Symbols:
@@ -172,16 +193,35 @@ class Resolver:
         module = self.modules.get(name, self.home)
         if module is not None:
             return self.walk(Symbol(module, "", MODULE, how), rest)
-        for star in surface.get("s", ()):
-            starred = self.modules.get(star, self.home)
-            self.consulted.add(star)
-            if starred is not None:
-                through = self.resolve(".".join((star, step, *rest)))
-                if through and through[0].how != "unresolved":
-                    return tuple(s._replace(how=weakest(s.how, how, "re-export")) for s in through)
+        for starred in self.starred(here.module):
+            there = self.modules.surface(starred)
+            exported = not step.startswith("_") or step in (there.get("all") or ())
+            if exported and (step in there["d"] or step in there.get("i", ()) or step in there.get("more", ())):
+                found_there = self.walk(Symbol(starred, "", MODULE, weakest(how, "re-export")), [step, *rest])
+                return tuple(s._replace(how=weakest(s.how, how, "re-export")) for s in found_there)
         if CALLED in rest or SUPER in rest:
             return ()
         return (Symbol(None, ".".join((name, *rest)), EXTERNAL, "unresolved"),)
+
+    def starred(self, module: Module) -> list[Module]:
+        """Modules whose names a module has through star imports, nearest first; star imports may go in circles."""
+        known = self._starred.get(module.file)
+        if known is None:
+            order, names, queue = [], set(), list(self.modules.surface(module).get("s", ()))
+            while queue:
+                name = queue.pop(0)
+                if name in names:
+                    continue
+                names.add(name)
+                found = self.modules.get(name, self.home)
+                if found is None:
+                    names.add(name.partition(".")[0])
+                elif found is not module:
+                    order.append(found)
+                    queue += self.modules.surface(found).get("s", ())
+            known = self._starred[module.file] = (order, frozenset(names))
+        self.consulted |= known[1]
+        return known[0]
 
     def follow(self, targets: list[list[str]] | tuple[()], rest: list[str], how: str) -> Symbols:
         """Each of a binding's targets, with the remaining steps; several are candidates."""
