@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from kgagent.errors import UsageError
 from kgagent.evidence.lines import link_lines
 from kgagent.graph import Graph
 from kgagent.ingest import IngestReport, ingest
-from kgagent.knowledge import link, sync_concepts
+from kgagent.knowledge import link, page_files, sync_concepts
 
 Progress = Callable[[str, int, int], None]
 
@@ -28,6 +29,8 @@ class Learned:
 def learn(graph: Graph, locators: Sequence[str], *, progress: Progress | None = None) -> Learned:
     """Ingest, then link; a source that fails raises before anything of it is stored, those before it stay."""
     say = progress or (lambda step, done, total: None)
+    if not all(locator.strip() for locator in locators):
+        raise UsageError("an empty source", hint="kgagent ingest pkg:NAME, a folder or a file; . is this folder")
     reports = ingest(graph, locators, progress=progress)
     if not any(r.parsed or r.moved or r.deleted or r.resolved_again for r in reports) and not _pages_touched(graph):
         return Learned(reports, 0, ())
@@ -41,14 +44,14 @@ def connect(graph: Graph, say: Progress) -> tuple[int, tuple[str, ...]]:
     say("linking concepts", 0, 0)
     links = link(graph)
     link_lines(graph)
-    return links.mentions, tuple(str(problem) for problem in (*concepts.problems, *links.problems))
+    return links.mentions, tuple(dict.fromkeys(str(problem) for problem in (*concepts.problems, *links.problems)))
 
 
 def _pages_touched(graph: Graph) -> bool:
     """Whether a concept page came, went or was written since it was last read; looks at times only, to stay quick."""
     known = dict(graph.rows("SELECT f.path, f.mtime_ns FROM file f JOIN node s ON s.key = f.source WHERE s.id = 'src:concepts'"))
     try:
-        found = {path.name: path.stat().st_mtime_ns for path in graph.workspace.concepts.glob("*.md")}
+        found = {path.name: path.stat().st_mtime_ns for path in page_files(graph.workspace.concepts)}
     except OSError:
         return True
     return known != found

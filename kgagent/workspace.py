@@ -71,12 +71,14 @@ class Workspace:
         except tomllib.TOMLDecodeError as error:
             raise ConfigError(f"kgagent.toml doesn't parse: {error}", where=str(path), hint="fix that line") from error
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigError(f"kgagent.toml can't be read: {error}", where=str(path)) from error
+            raise ConfigError(f"kgagent.toml can't be read: {error}", where=str(path), hint="save it as UTF-8 text") from error
 
     def current_lane(self) -> str | None:
         """The lane that "here" means in questions; None when nobody chose one."""
-        lane = self.config().get("lane")
-        return lane if isinstance(lane, str) and lane else None
+        lane = self.config().get("lane", "")
+        if not isinstance(lane, str):
+            raise ConfigError(f"`lane` in kgagent.toml should be a lane's name, not {lane!r}", where=str(self.root / MARKER), hint='write lane = "attention"')
+        return lane or None
 
 
 def find_workspace(start: Path | None = None, *, explicit: Path | None = None) -> Workspace:

@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from kgagent.errors import Busy, StorageError
+from kgagent.errors import Busy, KgError, StorageError
 from kgagent.graph.store import translate
 from kgagent.workspace import Workspace
 
@@ -63,7 +63,15 @@ class Journal:
         except OSError as error:
             raise StorageError(f"can't open the journal: {error.strerror or error}", where=str(self.path)) from error
         except sqlite3.Error as error:
-            raise translate(error, str(self.path)) from error
+            raise self._told(error) from error
+
+    def _told(self, error: sqlite3.Error) -> KgError:
+        """Sqlite's error as ours; a damaged journal can be done without, unlike what it stands beside."""
+        told = translate(error, str(self.path))
+        if isinstance(error, sqlite3.DatabaseError) and ("malformed" in str(error) or "not a database" in str(error)):
+            hint = "move it away and go on: filed experiments are in raw/runs; lost are runs cut before they were filed"
+            return StorageError(f"the journal is damaged: {error}", where=str(self.path), hint=hint)
+        return told
 
     def __enter__(self) -> Journal:
         return self
@@ -75,13 +83,13 @@ class Journal:
         try:
             self.db.execute(sql, values)
         except sqlite3.Error as error:
-            raise translate(error, str(self.path)) from error
+            raise self._told(error) from error
 
     def _rows(self, sql: str, *values: Any) -> list[tuple[Any, ...]]:
         try:
             return self.db.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise translate(error, str(self.path)) from error
+            raise self._told(error) from error
 
     def open(self, run: str, lane: str, hypothesis: str | None) -> None:
         self._write("INSERT OR IGNORE INTO run(id, lane, hypothesis, state, opened_at) VALUES (?, ?, ?, 'open', ?)", run, lane, hypothesis, now())

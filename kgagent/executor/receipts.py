@@ -74,7 +74,7 @@ def read_chain(folder: Path) -> tuple[Receipt, ...]:
         path = folder / Path(name).name
         body = _text(path)
         if sha256_hex(body) != sha:
-            raise StorageError("the receipt changed since it was written", where=str(path), hint="restore it from a copy")
+            raise _changed(folder, path, sha256_hex(body))
         try:
             told = json.loads(body)
             receipt = Receipt(sha, int(told["seq"]), str(told["prev"]), str(told["step"]), body)
@@ -86,6 +86,21 @@ def read_chain(folder: Path) -> tuple[Receipt, ...]:
     if not receipts:
         raise StorageError("a run without receipts", where=str(folder / SUMS))
     return tuple(receipts)
+
+
+def _changed(folder: Path, path: Path, found: str) -> StorageError:
+    """Which of the two is damaged: a receipt that the next one still names by hash is whole, so then it is the list of sums."""
+    named = {str(told.get("prev")) for told in map(_read_loosely, sorted(folder.glob("*.json"))) if isinstance(told, dict)}
+    if found in named:
+        return StorageError(f"the sum of {path.name} changed since it was written", where=str(folder / SUMS), hint="restore it from a copy")
+    return StorageError(f"the receipt changed since it was written: it isn't what {SUMS} says", where=str(path), hint="restore it from a copy")
+
+
+def _read_loosely(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
 
 
 def _text(path: Path) -> str:

@@ -50,13 +50,25 @@ def refile_all(graph: Graph) -> RefileReport:
             file_experiment(graph, chain, lane_as_judged=True)
             done += 1
         except KgError as error:
-            wrong.append(error)
+            wrong.append(_placed(error, str(chain[0].told["experiment"]), _baseline(chain)))
     preflights = 0
     try:
         preflights = refile_preflights(graph)
     except KgError as error:
         wrong.append(error)
     return RefileReport(done, preflights, tuple(Problem(error.where, error.what) for error in wrong))
+
+
+def _baseline(chain: tuple[Receipt, ...]) -> str:
+    baseline = chain[0].told.get("baseline")
+    return str(baseline["experiment"]) if baseline else ""
+
+
+def _placed(error: KgError, experiment: str, baseline: str) -> KgError:
+    """The same, naming the run it is of; one measured against a run that isn't there says so."""
+    if baseline and f"'{baseline}'" in error.what:
+        return StorageError(f"it was measured against {baseline}, which is not there", where=experiment)
+    return StorageError(error.what, where=f"{experiment}{f', {error.where}' if error.where else ''}")
 
 
 def _subjects(graph: Graph, missing: list[tuple[Receipt, ...]]) -> list[KgError]:

@@ -94,7 +94,10 @@ def _ensure_reference(graph: Graph, journal: Journal, lane: Lane, say: Progress)
     report = Run(graph, journal, lane, experiment, None, say).resume() if cut else Run(graph, journal, lane, experiment, None, say).go()
     wrong = [gate for gate in report.gates if gate.result == "fail"]
     if report.outcome != "completed" or wrong:
-        raise CandidateError(f"lane {lane.name}'s own reference is unsound: {report.reason}", where=str(lane.folder), hint="repair reference.py or inputs.py")
+        told = report.reason or "; ".join(f"gate {gate.name} failed: {gate.detail}" for gate in wrong)
+        limited = report.outcome in ("timeout", "flooded", "out_of_memory")
+        hint = "repair reference.py or inputs.py" + (", or raise the limit in [budgets] of lane.toml" if limited else "")
+        raise CandidateError(f"lane {lane.name}'s own reference is unsound: {told}", where=str(lane.folder), hint=hint)
     return report.experiment
 
 

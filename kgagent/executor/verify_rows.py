@@ -19,6 +19,8 @@ def row_problems(workspace: Workspace, chain: tuple[Receipt, ...], steps: dict[s
     """Compare row by row; a graph that is gone is no problem, it can be rebuilt."""
     if not workspace.graph_db.exists():
         return
+    if not {"plan", "judge"} <= steps.keys():
+        return  # told as missing receipts
     plan, judged = steps["plan"], steps["judge"]
     experiment = str(plan["experiment"])
     compared = judged["comparison"] or {}

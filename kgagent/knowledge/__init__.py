@@ -6,6 +6,7 @@ from kgagent.knowledge.chips import chip_for as chip_for
 from kgagent.knowledge.chips import load_chips as load_chips
 from kgagent.knowledge.link import link as link
 from kgagent.knowledge.pages import load_concepts as load_concepts
+from kgagent.knowledge.pages import page_files as page_files
 from kgagent.knowledge.pages import read_concepts as read_concepts
 from kgagent.knowledge.pages import shipped_concepts as shipped_concepts
 from kgagent.knowledge.records import Concept as Concept

@@ -56,13 +56,18 @@ def read_concepts(folder: Path) -> Loaded:
     """All pages that can be read and one problem for each that can't; what two pages both claim goes to the first."""
     concepts: list[Concept] = []
     problems: list[Problem] = []
-    for path in sorted(folder.glob("*.md")):
+    for path in page_files(folder):
         try:
             concepts.append(read_page(path))
         except ConfigError as error:
             problems.append(Problem.of(error))
     concepts = _unique_levers(concepts, problems)
     return Loaded(tuple(_known_ends(concepts, problems)), tuple(problems))
+
+
+def page_files(folder: Path) -> list[Path]:
+    """The concept pages of a folder; a folder may be named like a page and is none."""
+    return sorted(path for path in folder.glob("*.md") if path.is_file())
 
 
 def read_page(path: Path) -> Concept:

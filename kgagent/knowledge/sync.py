@@ -15,7 +15,7 @@ from typing import Any
 
 from kgagent.graph import Graph, NewEdge, NewNode
 from kgagent.graph.words import split_identifier
-from kgagent.knowledge.pages import read_concepts
+from kgagent.knowledge.pages import page_files, read_concepts
 from kgagent.knowledge.records import Citation, Concept, ConceptReport, Fact, Loaded, Problem
 from kgagent.objects import sha256_hex
 
@@ -43,7 +43,7 @@ def sync_concepts(graph: Graph) -> ConceptReport:
     """Make the graph say what the workspace's concept pages say; broken pages are reported and left out."""
     folder = graph.workspace.concepts
     loaded = read_concepts(folder)
-    paths = sorted(folder.glob("*.md"))
+    paths = page_files(folder)
     with graph.transaction():
         _put_source(graph, folder, paths)
         files = _put_files(graph, paths, loaded)

@@ -6,9 +6,10 @@ Candidate Python runs nowhere else; what it hands over is data that a trusted pr
 from __future__ import annotations
 
 import json
+import stat
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from kgagent.errors import CandidateError, StorageError, Unavailable
@@ -37,11 +38,12 @@ class Traced:
     message: str
     exports: tuple[Export, ...]
     wall_s: float
+    function: str = "candidate"  # or reference
 
     def need(self) -> tuple[Export, ...]:
         """The exports, or `CandidateError`."""
         if self.outcome != "completed":
-            raise CandidateError(self.message, hint="run candidate.py by hand at that operating point")
+            raise CandidateError(f"{self.function} can't be traced: {self.message}", hint=f"run {self.function}.py by hand at that operating point")
         return self.exports
 
 
@@ -61,7 +63,8 @@ def trace(
     points = lane.points(platform) if points is None else points
     try:
         with tempfile.TemporaryDirectory(prefix="trace-", dir=scratch) as name:
-            return _trace(lane, knobs, platform, points, Path(name).resolve(), device)
+            traced = _trace(lane, knobs, platform, points, Path(name).resolve(), device)
+            return replace(traced, function="reference" if knobs is None else "candidate")
     except OSError as error:
         raise StorageError(f"can't use the scratch folder: {error.strerror or error}", where=str(scratch or tempfile.gettempdir())) from error
 
@@ -115,13 +118,21 @@ def _limit(done: Finished, lane: Lane) -> str:
     }[done.killed_by]
 
 
+def _printable(text: str) -> str:
+    """What a candidate says goes to somebody's terminal."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
 def _failed(done: Finished, note: Path) -> Traced:
     """The tracer's own note where it left one; it comes from the candidate's process, so it is shown and never believed."""
     try:
-        told = json.loads(note.read_bytes()[:65536])
-        outcome, message = str(told["outcome"]), str(told["message"])[:2000]
+        if not stat.S_ISREG(note.lstat().st_mode):
+            raise OSError("not a file")  # a pipe would never end, a link may lead anywhere
+        with open(note, "rb") as handle:
+            told = json.loads(handle.read(65536))
+        outcome, message = str(told["outcome"]), _printable(str(told["message"])[:2000])
     except (OSError, ValueError, KeyError, TypeError):
-        tail = " ".join(done.stderr.split())[-TAIL_CHARS:] or "no message"
+        tail = _printable(" ".join(done.stderr.split()))[-TAIL_CHARS:] or "no message"
         how = f"was ended by signal {-done.returncode}" if done.returncode < 0 else f"ended with {done.returncode}"
         return Traced("crashed", f"the candidate's process {how}: {tail}", (), done.wall_s)
     if outcome == "unavailable":

@@ -46,9 +46,11 @@ def _export_all(job: dict[str, Any], out: Path) -> None:
     import jax.export
 
     folder = Path(job["lane"])
-    inputs = _load(folder, "inputs", job["shown_as"]).inputs
+    inputs = _function(_load(folder, "inputs", job["shown_as"]), "inputs")
     specs = [jax.eval_shape(lambda point=point: inputs(0, point)) for _, point in job["points"]]  # before the candidate can patch anything
-    function = getattr(_load(folder, job["function"], job["shown_as"]), job["function"])
+    if any(not isinstance(spec, tuple) for spec in specs):
+        raise Refusal("inputs.py: inputs(seed, op_point) must return a tuple of arrays, one an argument")
+    function = _function(_load(folder, job["function"], job["shown_as"]), job["function"])
     knobs = job["knobs"]
 
     def named(*arrays: Any) -> Any:
@@ -91,6 +93,14 @@ def _load(folder: Path, name: str, shown_as: str) -> types.ModuleType:
     code = compile((folder / f"{name}.py").read_bytes(), str(Path(shown_as) / f"{name}.py"), "exec")
     exec(code, module.__dict__)
     return module
+
+
+def _function(module: types.ModuleType, name: str) -> Any:
+    """The function a lane's file is asked for."""
+    found = getattr(module, name, None)
+    if not callable(found):
+        raise Refusal(f"{module.__name__}.py defines no function {name}()")
+    return found
 
 
 def _place(error: BaseException, shown_as: str) -> str:

@@ -225,7 +225,7 @@ def _guarded(path: Path, work: Callable[[], object]) -> Path:
 
 def _pages(root: Path) -> Iterator[Path]:
     """Markdown pages in order of path, hidden folders left out."""
-    for path in sorted(root.rglob("*.md")):
+    for path in sorted(path for path in root.rglob("*.md") if path.is_file()):
         if not any(part.startswith(".") for part in path.relative_to(root).parts) and path.is_file():
             yield path
 

@@ -74,7 +74,7 @@ def test_unknown_lane_names_the_nearest(workspace: Workspace) -> None:
         ("memory_mb = 6000", "memory_mb = 6000.5", "memory_mb", "positive whole"),
         ("bound = 256.0", 'bound = "256"', 'bound = "256"', "a finite number"),
         ('default = "einsum"', 'default = "naive"', 'default = "naive"', "isn't among its choices"),
-        ('choices = ["einsum"', 'choice = ["einsum"', "choice = [\"einsum\"", "no key 'choice'"),
+        ('choices = ["einsum"', 'choice = ["einsum"', 'choice = ["einsum"', "no key 'choice'"),
         ('when = { impl = ["chunked"] }', 'when = { imp = ["chunked"] }', 'when = { imp = ["chunked"] }', "no knob"),
         ('value = "splash"', 'value = "flash"', 'value = "flash"', "isn't a choice"),
         ("prior = 0.05", "prior = 5", "prior = 5", "probability"),

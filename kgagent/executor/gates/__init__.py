@@ -34,11 +34,17 @@ GATES: dict[str, Gate] = {
 }  # fmt: skip
 
 
+GUARDED = ("compile_s", "temp_mb")  # what a guard may bound; judging.guards_of measures them
+
+
 def check_rules(lane: Lane) -> None:
-    """Refuse a lane that asks for a gate nobody wrote: it could never be passed."""
+    """Refuse a lane that asks for a gate or guard nobody wrote: it could never be passed, or would silently not be looked at."""
+    where = str(lane.folder / "lane.toml")
+    for name, _ in lane.guards:
+        if name not in GUARDED:
+            raise ConfigError(f"lane {lane.name} guards {name!r}, which nothing measures", where=where, hint=f"guards: {', '.join(GUARDED)}")
     for rule in lane.gates:
         if rule.name not in GATES:
-            where = str(lane.folder / "lane.toml")
             raise ConfigError(f"lane {lane.name} asks for a gate {rule.name!r} that doesn't exist", where=where, hint=f"gates: {', '.join(GATES)}")
 
 
