@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kgagent.ask.trail import Disk, Ground, Step, steps
-from kgagent.ask.wording import bare, counted, dims, listed, size
+from kgagent.ask.wording import bare, counted, dims, listed, settings, size
 from kgagent.graph import Edge, Graph, Node
 
 SHOWN_GROUPS = 4
@@ -89,9 +89,14 @@ def compiles(graph: Graph, lane: Node | None, configurations: Iterable[int], ker
 
 
 def _compile(graph: Graph, node: Node, path: tuple[Edge, ...]) -> Compile:
-    knobs = graph.value("SELECT c.knobs FROM edge e JOIN configuration c ON c.key = e.dst WHERE e.src = ? AND e.type = 'uses'", node.key)
     against = steps(graph, [node.key], ("differs_from",))
-    return Compile(node, path, json.loads(knobs) if knobs else {}, against[-1] if against else None)
+    return Compile(node, path, _knobs(graph, node), against[-1] if against else None)
+
+
+def _knobs(graph: Graph, profile: Node) -> dict[str, Any]:
+    text = graph.value("SELECT c.knobs FROM edge e JOIN configuration c ON c.key = e.dst WHERE e.src = ? AND e.type = 'uses'", profile.key)
+    found: dict[str, Any] = json.loads(text) if text else {}
+    return found
 
 
 def changes(graph: Graph, compile_: Compile, type_: str) -> list[Change]:
@@ -126,7 +131,7 @@ def memory_change(compile_: Compile) -> str:
 
 def square(graph: Graph, compile_: Compile, went: Sequence[Change]) -> tuple[list[Change], int, str]:
     """Gone instructions whose last two dimensions are one length of the problem (attention's score matrix), that length and its name."""
-    names = _problem(graph, compile_)
+    names = _problem(graph, compile_)  # tiles are square too, and their length is no length of the problem
     groups: dict[int, list[Change]] = defaultdict(list)
     for change in went:
         for length in {shape[-1] for shape in dims(change.shape) if len(shape) >= 2 and shape[-1] == shape[-2] and shape[-1] > 1}:
@@ -135,8 +140,11 @@ def square(graph: Graph, compile_: Compile, went: Sequence[Change]) -> tuple[lis
     if not named:
         return [], 0, ""
     length = max(named, key=lambda n: sum(change.bytes for change in groups[n]))
-    word = " x ".join(names.get(length, [])[:2]) or str(length)
-    return groups[length], length, f"[.., {length}, {length}] ({word if ' x ' in word else f'{word} x {word}'})"
+    pattern = f"[.., {length}, {length}]"
+    if length not in names:
+        return groups[length], length, pattern
+    word = " x ".join(names[length][:2])
+    return groups[length], length, f"{pattern} ({word if ' x ' in word else f'{word} x {word}'})"
 
 
 def still_there(graph: Graph, compile_: Compile, length: int) -> int:
@@ -193,7 +201,7 @@ def _bytes(node: Node) -> int:
 
 
 def _problem(graph: Graph, compile_: Compile) -> dict[int, list[str]]:
-    """The problem's lengths by value: {2048: ["seq"]}; from the compile's scope and from its lane's scopes and points."""
+    """The problem's lengths by value: {2048: ["seq"]}; of the compile's own operating point, else of its scope and its lane's scopes and points."""
     rows = graph.rows(
         """SELECT s.problem FROM edge e JOIN scope s ON s.key = e.dst WHERE e.src = ?1 AND e.type = 'at'
            UNION SELECT s.problem FROM edge e JOIN scope s ON s.lane = e.dst WHERE e.src = ?1 AND e.type = 'within'
@@ -213,9 +221,21 @@ def _problem(graph: Graph, compile_: Compile) -> dict[int, list[str]]:
         elif isinstance(value, int) and not isinstance(value, bool) and value > 1 and name not in names.setdefault(value, []):
             names[value].append(name)
 
-    for (text,) in rows:
-        walk(json.loads(text) if text else {}, "")
+    told = [json.loads(text) for (text,) in rows if text]
+    own = compile_.node.data.get("op_point")
+    points = [point for value in told if isinstance(value, list) for point in value if isinstance(point, dict)]
+    mine = [point for point in points if own and point.get("name") == own]
+    for value in mine or told:
+        walk(value, "")
     return names
+
+
+def against_whom(graph: Graph, compile_: Compile) -> str:
+    """Whose compile it is set beside: the lane's reference, or the configuration that was the frontier then."""
+    if compile_.against is None or compile_.against.node.data.get("role", "reference") == "reference":
+        return "the reference's compile"
+    knobs = _knobs(graph, compile_.against.node)
+    return f"the compile of its baseline ({settings(knobs)})" if knobs else "its baseline's compile"
 
 
 def describe(change: Change) -> str:

@@ -9,7 +9,7 @@ from kgagent.ask.context import Context
 from kgagent.ask.records import Finding
 from kgagent.ask.resolve import ANY, lever_of
 from kgagent.ask.trail import steps
-from kgagent.ask.wording import counted, plain_value
+from kgagent.ask.wording import counted, plain_value, times
 from kgagent.graph import Edge, Node
 
 SHOWN_HYPOTHESES = 3
@@ -34,8 +34,8 @@ def hypotheses(context: Context) -> list[Finding]:
     )
     found: list[Finding] = []
     for key, id_, statement, gain, falsification in [row for row in rows if row[1] in within][:SHOWN_HYPOTHESES]:
-        expected = f", expected gain {gain:.3g}" if gain is not None else ""
-        text = f"try {id_}: {statement.strip().rstrip('.')} (open{expected}; it falls if {falsification.strip().rstrip('.')})."
+        expected = f", promised {times(gain)} the reference" if gain is not None else ""
+        text = f"try {id_} (open{expected}): {statement.strip().rstrip('.')}. It falls if: {falsification.strip().rstrip('.')}."
         ground = context.ground().rest(within[id_], *near[key])
         found.extend(ground.finding("next", text, "open"))
     return found

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kgagent.ask.compiled import Compile, changes, lines, memory_change, square, still_there, summary
+from kgagent.ask.compiled import Compile, against_whom, changes, lines, memory_change, square, still_there, summary
 from kgagent.ask.context import Context
 from kgagent.ask.question import tokens
 from kgagent.ask.records import Finding
@@ -114,7 +114,7 @@ def _difference(context: Context, compile_: Compile, ground: Ground) -> str:
     lines(graph, [step for change in arrived[:4] for step in change.steps][:4], ground, context.disk)
     if compile_.predicted and any(change.kernel_name for change in came):
         context.unknown.append("the kernel's own time: a compile doesn't tell, and the compiler's cost model doesn't look inside a custom call")
-    return "; ".join(parts) if parts else "the optimised HLO has the same instructions as the reference's"
+    return "; ".join(parts) if parts else f"the optimised HLO has the same instructions as {against_whom(graph, compile_)}"
 
 
 def _target(compile_: Compile) -> str:
@@ -134,7 +134,7 @@ def other_compiles(context: Context) -> list[Finding]:
         ground = context.ground().about(compile_.node).rest(*compile_.path)
         mode = ", Pallas in interpret mode" if compile_.interpreted else ""
         knobs = f", {settings(compile_.knobs)}" if compile_.knobs else ""
-        head = f"compiled for {_target(compile_) if compile_.predicted else 'cpu'}{knobs}{mode}, against the reference's compile"
+        head = f"compiled for {_target(compile_) if compile_.predicted else 'cpu'}{knobs}{mode}, against {against_whom(context.graph, compile_)}"
         text = f"{head}: {_difference(context, compile_, ground)}."
         found.extend(ground.finding("compiled", text, "predicted" if compile_.predicted else "measured on cpu"))
     return found

@@ -6,9 +6,9 @@ import re
 import textwrap
 
 from kgagent.ask import Answer, Citation
-from kgagent.cli.output import short_path
+from kgagent.cli.output import short_path, text_width
 
-WIDTH = 110
+SHOWN_NOTES = 4  # --json has all
 
 
 def render_answer(answer: Answer) -> str:
@@ -17,18 +17,17 @@ def render_answer(answer: Answer) -> str:
     lines = []
     if answer.subject is not None:
         place = ", ".join(n.name if n.kind != "scope" else n.id for n in (here.lane, here.scope, here.frontier) if n is not None)
-        lines.append(f"about {answer.subject.id}" + (f"; here: {place}" if place else "") + (f"; compiled for {here.topology}" if here.topology else ""))
+        head = f"about {answer.subject.id}" + (f"; here: {place}" if place else "") + (f"; compiled for {here.topology}" if here.topology else "")
+        lines.append(_wrapped(head, "   "))
     for number, finding in enumerate(answer.findings, 1):
         lines += ["", _wrapped(f"{number}. [{finding.strength}] {_short_ids(finding.text)}", "   ")]
         lines += _places(finding.citations)
     if answer.unknown:
         lines += ["", "Not known"]
         lines += [_wrapped(f"- {text}", "  ") for text in answer.unknown]
-    if answer.also:
-        lines += ["", "The words fit as well: " + ", ".join(n.id for n in answer.also)]
     if answer.nearest:
-        lines += ["", "Nearest: " + ", ".join(n.id for n in answer.nearest)]
-    lines += [f"note: {note}" for note in answer.notes]
+        lines += ["", _wrapped("Nearest: " + ", ".join(n.id for n in answer.nearest), "   ")]
+    lines += [_wrapped(f"note: {note}", "  ") for note in answer.notes]
     return "\n".join(lines).lstrip("\n")
 
 
@@ -40,15 +39,22 @@ def _places(citations: tuple[Citation, ...]) -> list[str]:
     lines = []
     for path, places in files.items():
         if len(places) == 1:
-            lines.append(f"     {short_path(path)}:{_span(places[0])}  {places[0].note}".rstrip())
+            lines.append(f"     {short_path(path)}:{_span(places[0])}  {_note(places[0])}".rstrip())
             continue
         lines.append(f"     {short_path(path)}")
-        lines += [f"       :{_span(c):<10} {c.note}".rstrip() for c in places]
+        lines += [f"       :{_span(c):<10} {_note(c)}".rstrip() for c in places]
     return lines
 
 
 def _span(citation: Citation) -> str:
     return str(citation.line) if citation.end_line == citation.line else f"{citation.line}-{citation.end_line}"
+
+
+def _note(citation: Citation) -> str:
+    """What is seen there; of many instructions from one line the first few."""
+    parts = citation.note.split(", ")
+    most = SHOWN_NOTES if len(parts) > SHOWN_NOTES + 1 and parts[0].count(" ") == 1 else len(parts)
+    return ", ".join(parts[:most]) + (f" and {len(parts) - most} more" if most < len(parts) else "")
 
 
 def _short_ids(text: str) -> str:
@@ -57,4 +63,4 @@ def _short_ids(text: str) -> str:
 
 
 def _wrapped(text: str, indent: str) -> str:
-    return textwrap.fill(text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)
+    return textwrap.fill(text, text_width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

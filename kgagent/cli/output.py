@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -17,6 +18,7 @@ from kgagent.graph.records import plain
 from kgagent.workspace import Workspace, find_workspace
 
 T = TypeVar("T")
+WIDEST = 110
 
 
 class State:
@@ -55,9 +57,19 @@ def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
     cells = [[str(c) for c in row] for row in rows]
     widths = [max(len(h), *(len(r[i]) for r in cells)) if cells else len(h) for i, h in enumerate(header)]
     lines = ["  ".join(h.ljust(w) for h, w in zip(header, widths, strict=True)).rstrip()]
-    lines.append("  ".join("-" * w for w in widths))
+    lines.append("  ".join("-" * w for w in widths).rstrip())
     lines.extend("  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in cells)
     return "\n".join(lines)
+
+
+def counted(number: int, word: str) -> str:
+    """`1 run`, `1,024 runs`."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+
+
+def text_width() -> int:
+    """Columns to wrap prose to: the terminal's, within reason; a file gets the widest."""
+    return max(40, min(WIDEST, shutil.get_terminal_size().columns)) if sys.stdout.isatty() else WIDEST
 
 
 def short_path(path: str | None) -> str:
@@ -98,7 +110,9 @@ class Progress:
             if step != self.step or done == total or now - self.drawn > 0.05:
                 count = f" {done:,}/{total:,}" if total else ""
                 bar = "█" * int(24 * done / total) if total else ""
-                sys.stderr.write(f"\r\x1b[K{now - self.started:6.1f} s  {step}{count} {bar}")
+                line = f"{now - self.started:6.1f} s  {step}{count} {bar}"
+                # a line longer than the terminal would leave its tail behind at every redraw
+                sys.stderr.write(f"\r\x1b[K{line[: shutil.get_terminal_size().columns - 1]}")
                 sys.stderr.flush()
                 self.drawn = now
         elif step != self.step:

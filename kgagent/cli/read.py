@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import click
 
-from kgagent.cli.output import State, emit, json_option, short_path, table
+from kgagent.cli.output import State, counted, emit, json_option, short_path, table
 from kgagent.errors import UnknownThing
 from kgagent.graph import Graph, Hit, Neighborhood, Node, open_graph, shortest_path
 from kgagent.graph import find as find_nodes
@@ -153,8 +154,24 @@ def kernels(state: State, backend: str | None, family: str | None, as_json: bool
 
 
 def _render_kernels(rows: tuple[Any, ...]) -> str:
-    body = [(r.backend, r.name, f"{short_path(r.file)}:{r.line}", r.body or f"[{r.body_how}]", r.wrapper or "", len(r.tunables)) for r in rows]
-    return table(("backend", "kernel", "launch", "body", "wrapper", "tunables"), body) + f"\n{len(rows)} kernels"
+    """A table a source, its paths relative to it: a path and a dotted name a row would say the same three times over."""
+    lines: list[str] = []
+    for source in dict.fromkeys(r.source for r in rows):
+        mine = [r for r in rows if r.source == source]
+        root = mine[0].file.removesuffix(mine[0].path)
+        body = [(r.backend, r.name, f"{r.path}:{r.line}", _place(r.body, r) or f"[{r.body_how}]", _place(r.wrapper, r), len(r.tunables)) for r in mine]
+        lines += [f"{source}, paths below {short_path(root)}", table(("backend", "kernel", "launch", "body", "wrapper", "tunables"), body), ""]
+    if not rows:
+        return "no kernel of that kind; kgagent kernels lists all"
+    return "\n".join([*lines, f"{counted(len(rows), 'kernel')}; kgagent show KERNEL names the tunables, --json has every line"])
+
+
+def _place(place: Any, row: Any) -> str:
+    """`_splash_attention_forward:900`, with its file where that isn't the launch's."""
+    if place is None:
+        return ""
+    file = "" if place.file == row.file else f"{Path(place.file).name}:"
+    return f"{place.id.rsplit('.', 1)[-1]} {file}{place.line}"
 
 
 @click.command()

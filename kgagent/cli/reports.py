@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from kgagent.cli.output import short_path
+from kgagent.cli.output import counted, short_path
 
+LIBRARIES = "/site-packages/"
 SHOWN = 8  # instructions of each side; --json has all
 
 
@@ -29,7 +30,8 @@ def render_report(r: Any) -> str:
 
 def render_preflight(r: Any) -> str:
     """Success or the compiler's error, memory beside the reference's, and which instructions came and went."""
-    head = f"{spelled(r.knobs) or 'reference'} for {r.topology}: {r.status}, compiled in {r.compile_s:.1f} s ({r.label}; nothing was run)"
+    how = f"compiled in {r.compile_s:.1f} s" if r.status == "ok" else "it does not compile"
+    head = f"{spelled(r.knobs) or 'reference'} for {r.topology}: {r.status}, {how} ({r.label}; nothing was run)"
     if r.status != "ok":
         return "\n".join(filter(None, [head, f"  {r.error}", f"  at {r.error_line}" if r.error_line else "", f"  next: {r.hint}" if r.hint else ""]))
     lines = [head]
@@ -44,24 +46,31 @@ def render_preflight(r: Any) -> str:
     if r.mechanism:
         lines.append(f"  mechanism: {r.mechanism.result} ({r.mechanism.detail})")
     for title, changes in (("went", r.went), ("came", r.came)):
-        lines.append(f"  {title}: {len(changes)} instructions")
+        lines.append(f"  {title}: {counted(len(changes), 'instruction')}")
         lines += [f"    {_change(c)}" for c in changes[:SHOWN]]
         if len(changes) > SHOWN:
             lines.append(f"    and {len(changes) - SHOWN} more (--json)")
+    if any(LIBRARIES in c.line for c in (*r.went[:SHOWN], *r.came[:SHOWN])):
+        root = next(c.line for c in (*r.went, *r.came) if LIBRARIES in c.line).partition(LIBRARIES)[0] + LIBRARIES
+        lines.append(f"  … is {root.rstrip('/')}")
     return "\n".join(lines)
 
 
 def _change(c: Any) -> str:
     path, _, line = c.line.rpartition(":")
-    return f"{c.op_class} {c.shape} ({mib(c.output_bytes)}) {c.name}" + (f"  {short_path(path)}:{line}" if c.line else "")
+    shown = f"…/{path.partition(LIBRARIES)[2]}" if LIBRARIES in path else short_path(path)
+    return f"{c.op_class} {c.shape} ({mib(c.output_bytes)}) {c.name}" + (f"  {shown}:{line}" if c.line else "")
 
 
 def render_verify(r: Any) -> str:
     """What was checked, and every problem by its place."""
-    head = f"{r.runs} runs, {r.receipts} receipts, {r.artefacts} artefacts: " + ("all as filed" if r.ok else f"{len(r.problems)} problems")
+    what = f"{counted(r.runs, 'run')}, {counted(r.receipts, 'receipt')}, {counted(r.artefacts, 'artefact')}: "
+    head = what + ("all as filed" if r.ok else counted(len(r.problems), "problem"))
     return "\n".join([head, *(f"  {p.where}: {p.what}" for p in r.problems)])
 
 
 def mib(value: int) -> str:
-    """Bytes as MiB, or KiB below one."""
+    """Bytes as MiB, or KiB below one; nothing is 0 B."""
+    if value == 0:
+        return "0 B"
     return f"{value / 2**20:,.1f} MiB" if value >= 2**20 else f"{value / 1024:,.1f} KiB"

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from kgagent.cli.output import Progress, State, emit, json_option, narrate, table
+from kgagent.cli.output import Progress, State, counted, emit, json_option, narrate, table
 from kgagent.graph import open_graph
 
 REVISION_CHARS = 12  # enough of a commit
@@ -112,9 +112,8 @@ def rebuild(state: State, as_json: bool) -> None:
 
 
 def _render_rebuild(report: Any) -> str:
-    parts = (
-        f"{report.sources} sources, {report.concepts} concepts, {report.experiments} experiments, {report.preflights} preflights, {report.profiles} profiles"
-    )
+    kinds = ("source", "concept", "experiment", "preflight", "profile")
+    parts = ", ".join(counted(getattr(report, f"{kind}s"), kind) for kind in kinds)
     lines = [f"rebuilt: {parts}; {report.nodes:,} nodes, {report.edges:,} edges"]
     return "\n".join([*lines, *(f"  not brought back: {problem}" for problem in report.problems)])
 
@@ -137,6 +136,7 @@ def wiki(state: State, as_json: bool) -> None:
         report,
         as_json,
         lambda r: (
-            f"wiki: {len(r.written)} files written, {r.unchanged} unchanged, {len(r.removed)} removed" + "".join(f"\n  conflict: {c}" for c in r.conflicts)
+            f"wiki: {counted(len(r.written), 'file')} written, {r.unchanged} unchanged, {len(r.removed)} removed"
+            + "".join(f"\n  conflict: {c}" for c in r.conflicts)
         ),
     )
