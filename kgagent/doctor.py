@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgagent.errors import KgError
-from kgagent.graph import open_graph
+from kgagent.graph import graph_is_lost, open_graph
 from kgagent.workspace import find_workspace
 
 # Package, what it is for, how to get it.
@@ -85,6 +85,8 @@ def _memory_gib() -> float:
 def _workspace_check(explicit: Path | None) -> Check:
     try:
         workspace = find_workspace(explicit=explicit)
+        if graph_is_lost(workspace):
+            return Check("workspace", False, f"{workspace.root}: graph.db is gone, while raw/ holds sources or runs", "kgagent rebuild")
         with open_graph(workspace) as graph:
             nodes, edges = graph.value("SELECT count(*) FROM node"), graph.value("SELECT count(*) FROM edge")
             problems = graph.value("SELECT count(*) FROM pragma_foreign_key_check")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgagent.errors import StorageError
-from kgagent.graph import open_graph
-from kgagent.knowledge import shipped_concepts
+from kgagent.graph import graph_is_lost, open_graph
+from kgagent.knowledge import shipped_concepts, sync_concepts
 from kgagent.lanes import shipped_lanes
 from kgagent.workspace import create_workspace, write_atomic
 
@@ -35,7 +35,9 @@ def initialise(root: Path, *, lane: str | None = "attention") -> InitReport:
             kept += _copy(source, workspace.lanes / source.relative_to(lanes))
     for source in sorted(concepts.glob("*.md")):
         kept += _copy(source, workspace.concepts / source.name)
-    open_graph(workspace, write=True).close()
+    if not graph_is_lost(workspace):  # kgagent rebuild brings that one back whole
+        with open_graph(workspace, write=True) as graph:
+            sync_concepts(graph)
     names = tuple(sorted(p.parent.name for p in workspace.lanes.glob("*/lane.toml")))
     return InitReport(str(workspace.root), len(list(workspace.concepts.glob("*.md"))), names, kept)
 

@@ -65,8 +65,10 @@ def _gather(graph: Graph, here: Here, subject: Subject, against: Subject | None)
 def _nothing(graph: Graph, asked: Question, here: Here) -> Answer:
     """An answer that says what isn't known, and what the words may have meant."""
     words = " ".join([*asked.ids, *asked.terms])
+    ingested = graph.value("SELECT 1 FROM source s JOIN node n ON n.key = s.key WHERE n.id <> 'src:concepts' LIMIT 1") is not None
+    notes = () if ingested else ("no source was ingested yet: kgagent ingest pkg:jax/experimental/pallas",)
     unknown = (f'nothing in the graph is called "{words}"',)
-    return Answer(asked.text, None, here, (), unknown, nearest(graph, [*asked.terms, *asked.ids]))
+    return Answer(asked.text, None, here, (), unknown, nearest(graph, [*asked.terms, *asked.ids]), (), notes)
 
 
 def _say_unmatched(context: Context, asked: Question) -> None:

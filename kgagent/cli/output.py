@@ -14,11 +14,14 @@ from typing import Any, TypeVar
 
 import click
 
+from kgagent.errors import StorageError
+from kgagent.graph import graph_is_lost
 from kgagent.graph.records import plain
 from kgagent.workspace import Workspace, find_workspace
 
 T = TypeVar("T")
 WIDEST = 110
+WITHOUT_GRAPH = ("rebuild", "verify", "doctor", "init", "demo")
 
 
 class State:
@@ -29,7 +32,14 @@ class State:
 
     @property
     def workspace(self) -> Workspace:
-        return find_workspace(explicit=self.explicit)
+        """The workspace; a lost graph is told, except to the commands that do without it or bring it back."""
+        found = find_workspace(explicit=self.explicit)
+        context = click.get_current_context(silent=True)
+        if graph_is_lost(found) and (context is None or context.info_name not in WITHOUT_GRAPH):
+            raise StorageError(
+                "graph.db is gone, while raw/ holds sources or runs", where=str(found.graph_db), hint="kgagent rebuild makes it again from raw/ and wiki/"
+            )
+        return found
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,7 +9,7 @@ import click
 
 from kgagent.cli.output import Progress, State, emit, json_option, table
 from kgagent.cli.reports import render_preflight, render_report, render_verify
-from kgagent.errors import UsageError
+from kgagent.errors import UnknownThing, UsageError
 from kgagent.graph import Graph, open_graph
 
 
@@ -96,6 +96,15 @@ def preflight(state: State, lane: str, settings: tuple[str, ...], flags: tuple[s
         raise click.exceptions.Exit(1)
 
 
+def _known_hypothesis(graph: Graph, lane: str, target: str) -> None:
+    found = graph.rows("SELECT l.name FROM hypothesis h JOIN node n ON n.key = h.key JOIN node l ON l.key = h.lane WHERE n.id = ?", target)
+    if not found:
+        what = f"{target} is not a hypothesis" if graph.node(target) else f"no hypothesis {target!r}"
+        raise UnknownThing(what, hint=f"kgagent plan {lane} lists them")
+    if found[0][0] != lane:
+        raise UsageError(f"{target} is of lane {found[0][0]}, not of {lane}", hint=f"kgagent run {found[0][0]} {target}")
+
+
 def _hypothesis(graph: Graph, lane: Any, target: str | None, settings: dict[str, str], whats_new: str) -> str:
     from kgagent.executor import frontier
     from kgagent.executor.memory import cpu_scope
@@ -126,11 +135,14 @@ def _hypothesis(graph: Graph, lane: Any, target: str | None, settings: dict[str,
 def run(state: State, lane: str, hypothesis: str | None, settings: tuple[str, ...], whats_new: str, as_json: bool) -> None:
     """Run one experiment: a hypothesis, a configuration (--set), or the best of the plan."""
     from kgagent.executor import ensure_reference, run_experiment
-    from kgagent.lanes import load_lane
+    from kgagent.lanes import canonical_knobs, load_lane
 
     workspace = state.workspace
     knobs, loaded = assignments(settings, "--set"), load_lane(workspace, lane)
+    canonical_knobs(loaded, knobs)  # before the reference is measured, which takes half a minute
     with open_graph(workspace, write=True) as graph, Progress(as_json) as progress:
+        if hypothesis:
+            _known_hypothesis(graph, loaded.name, hypothesis)
         ensure_reference(graph, loaded, progress=progress)
         report = run_experiment(graph, loaded, _hypothesis(graph, loaded, hypothesis, knobs, whats_new), progress=progress)
     emit(report, as_json, render_report)

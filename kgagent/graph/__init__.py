@@ -10,6 +10,7 @@ from kgagent.graph.records import Node as Node
 from kgagent.graph.records import plain as plain
 from kgagent.graph.search import find as find
 from kgagent.graph.store import Graph as Graph
+from kgagent.graph.store import graph_is_lost as graph_is_lost
 from kgagent.graph.store import open_graph as open_graph
 from kgagent.graph.walk import neighbors as neighbors
 from kgagent.graph.walk import shortest_path as shortest_path

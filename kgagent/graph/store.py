@@ -189,6 +189,14 @@ def open_graph(workspace: Workspace, *, write: bool = False, busy_s: float = 30.
     return Graph(connection, workspace, writable=False)
 
 
+def graph_is_lost(workspace: Workspace) -> bool:
+    """Whether graph.db is gone or empty while raw/ tells of sources or runs: an answer from it would be that nothing was ever done."""
+    path = workspace.graph_db
+    if path.exists() and path.stat().st_size > 0:
+        return False
+    return any(workspace.sources.glob("*.json")) or any(workspace.runs.glob("*/*.json"))
+
+
 def _known_version() -> int:
     from kgagent.graph.migrate import newest
 
