@@ -11,6 +11,7 @@ import os
 import sqlite3
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from kgagent.errors import Busy, KgError, Refused, StorageError, UnknownThing
@@ -178,15 +179,34 @@ def open_graph(workspace: Workspace, *, write: bool = False, busy_s: float = 30.
     if write or not path.exists():
         return _open_writer(workspace, busy_s)
     try:
-        connection = sqlite3.connect(f"{path.as_uri()}?mode=ro", uri=True, timeout=busy_s, isolation_level=None)
-        connection.execute("PRAGMA query_only = 1")
-        version = connection.execute("PRAGMA user_version").fetchone()[0]
+        connection, version = _connect_reader(path, "mode=ro", busy_s)
     except sqlite3.Error as error:
-        raise translate(error, str(path)) from error
+        if os.access(path.parent, os.W_OK) or not os.access(path, os.R_OK):
+            raise translate(error, str(path)) from error
+        connection, version = _connect_frozen(path, busy_s)
     if version != _known_version():
         connection.close()
         return _open_writer(workspace, busy_s)
     return Graph(connection, workspace, writable=False)
+
+
+def _connect_reader(path: Path, how: str, busy_s: float) -> tuple[sqlite3.Connection, int]:
+    connection = sqlite3.connect(f"{path.as_uri()}?{how}", uri=True, timeout=busy_s, isolation_level=None)
+    connection.execute("PRAGMA query_only = 1")
+    return connection, connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def _connect_frozen(path: Path, busy_s: float) -> tuple[sqlite3.Connection, int]:
+    """A graph on a disk that can't be written: WAL needs a file beside it, unless sqlite is told that nobody writes."""
+    wal = path.with_name(path.name + "-wal")
+    if wal.exists() and wal.stat().st_size > 0:
+        raise StorageError(
+            "graph.db was not closed by its writer, and can't be repaired there", where=str(path), hint="copy the workspace to a disk you can write to"
+        )
+    try:
+        return _connect_reader(path, "mode=ro&immutable=1", busy_s)
+    except sqlite3.Error as error:
+        raise translate(error, str(path)) from error
 
 
 def graph_is_lost(workspace: Workspace) -> bool:

@@ -66,7 +66,8 @@ def trace(
             traced = _trace(lane, knobs, platform, points, Path(name).resolve(), device)
             return replace(traced, function="reference" if knobs is None else "candidate")
     except OSError as error:
-        raise StorageError(f"can't use the scratch folder: {error.strerror or error}", where=str(scratch or tempfile.gettempdir())) from error
+        what = f"can't use the scratch folder: {error.strerror or error}"
+        raise StorageError(what, where=str(scratch or tempfile.gettempdir()), hint="free disk space, then run it again") from error
 
 
 def _trace(lane: Lane, knobs: Mapping[str, Scalar] | None, platform: str, points: Sequence[OpPoint], folder: Path, device: tuple[str, int] | None) -> Traced:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from kgagent.errors import Refused
-from kgagent.graph import Graph, NewEdge
+from kgagent.graph import Graph, NewEdge, NewNode
 from tests.graph.memory import NOW, Memory
 
 
@@ -27,6 +27,19 @@ class Setting:
     def open_experiment(self, **columns: object) -> int:
         hypothesis = self.memory.hypothesis(self.lane, self.scope, self.config)
         return self.memory.experiment("attention/0001", self.lane, self.scope, self.config, hypothesis, **columns)
+
+    def told(self, name: str) -> None:
+        """A supported, filed experiment with the nodes and edges that readers see."""
+        experiment = self.memory.finished(name, self.lane, self.scope, self.config, filed=False)
+        self.graph.put_nodes([NewNode(f"verdict:{name}", "verdict", "supported", "test"), NewNode(f"meas:{name}/s1024", "measurement", "1 ms", "test")])
+        hypothesis = self.graph.node_by_key(self.graph.value("SELECT hypothesis FROM experiment WHERE key = ?", experiment)).id
+        ends = [("produced", f"verdict:{name}"), ("produced", f"meas:{name}/s1024"), ("supports", hypothesis)]
+        self.graph.put_edges(NewEdge(f"exp:{name}", type_, dst, "test") for type_, dst in ends)
+        self.memory.file(experiment)
+
+    def everything(self) -> list[list[tuple[object, ...]]]:
+        tables = ("node", "edge", "hypothesis", "experiment", "configuration", "scope", "lane", "verdict", "gate", "receipt", "measurement", "comparison")
+        return [self.graph.rows(f"SELECT * FROM {table}") for table in tables]
 
 
 @pytest.fixture
@@ -199,7 +212,35 @@ def edge_without_verdict(s: Setting) -> None:
     s.graph.put_edges([NewEdge("exp:attention/0001", "supports", hypothesis, "test")])
 
 
+def ruling_turned(s: Setting) -> None:
+    refuted_then_ruled("near", "same")(s)
+    s.graph.execute("UPDATE ruling SET hypothesis = ?", s.memory.hypothesis(s.lane, s.scope, s.far))
+
+
+def hypothesis_moved_onto_a_tried_one(s: Setting) -> None:
+    s.memory.hypothesis(s.lane, s.scope, s.config)
+    moved = s.memory.hypothesis(s.lane, s.scope, s.far)
+    s.graph.execute("UPDATE hypothesis SET configuration = ? WHERE key = ?", s.config, moved)
+
+
+def support_of_another_hypothesis(s: Setting) -> None:
+    s.told("attention/0001")
+    other = s.graph.node_by_key(s.memory.hypothesis(s.lane, s.scope, s.far)).id
+    s.graph.put_edges([NewEdge("exp:attention/0001", "supports", other, "test")])
+
+
+def an_edge_turned_into_support(s: Setting) -> None:
+    s.open_experiment()
+    hypothesis = s.graph.value("SELECT id FROM node WHERE kind = 'hypothesis'")
+    s.graph.put_edges([NewEdge("exp:attention/0001", "based_on", hypothesis, "test")])
+    s.graph.execute("UPDATE edge SET type = 'supports' WHERE type = 'based_on'")
+
+
 REFUSALS = [
+    ("a ruling turned into another", ruling_turned, "not edited"),
+    ("a hypothesis moved onto a tried one", hypothesis_moved_onto_a_tried_one, "not rewritten"),
+    ("support of another hypothesis", support_of_another_hypothesis, "its own hypothesis"),
+    ("an edge turned into support", an_edge_turned_into_support, "not edited"),
     ("supported without a mandatory gate", supported_with(gates={"mechanism": "pass"}), "each mandatory gate"),
     ("supported without the mechanism", supported_with(gates={"parity": "pass"}), "mandatory gate|mechanism fired"),
     ("supported though the gate doesn't apply", supported_with(gates={"mechanism": "pass", "parity": "not_applicable"}), "each mandatory gate"),
@@ -273,15 +314,31 @@ EDITS = [
     "DELETE FROM node WHERE kind = 'experiment'",
     "INSERT OR REPLACE INTO verdict SELECT experiment, 'refuted', kind, reason, inputs, receipt, decided_at FROM verdict",
     "INSERT INTO guard(experiment, metric, value, bound) SELECT key, 'm', 1, 2 FROM experiment",
+    "UPDATE node SET doc = 'refuted: no' WHERE kind = 'experiment'",
+    "UPDATE node SET data = '{\"verdict\": \"refuted\"}' WHERE kind = 'experiment'",
+    "UPDATE node SET name = 'refuted' WHERE kind = 'verdict'",
+    "UPDATE node SET doc = '0.1 ms' WHERE kind = 'measurement'",
+    "UPDATE edge SET type = 'refutes' WHERE type = 'supports'",
+    "DELETE FROM edge WHERE type = 'supports'",
+    "UPDATE hypothesis SET falsification = 'whatever happened'",
+    "UPDATE hypothesis SET predicted_signal = 'what was seen'",
+    "UPDATE hypothesis SET expected_gain = 1.0",
+    "UPDATE hypothesis SET configuration = (SELECT key FROM configuration ORDER BY key DESC LIMIT 1)",
+    "DELETE FROM hypothesis",
+    "UPDATE configuration SET knobs = '{}'",
+    "UPDATE scope SET chip = 'v6e'",
+    "UPDATE lane SET kind = 'model'",
     "INSERT INTO measurement SELECT NULL, experiment, leg, scope, 'other', metric, unit, statistic, value, samples, timer, device FROM measurement LIMIT 1",
 ]
 
 
 @pytest.mark.parametrize("statement", EDITS)
 def test_filed_means_filed(setting: Setting, statement: str) -> None:
-    setting.memory.finished("attention/0001", setting.lane, setting.scope, setting.config)
+    setting.told("attention/0001")
+    before = setting.everything()
     with pytest.raises(Refused):
         setting.graph.execute(statement)
+    assert setting.everything() == before
 
 
 def test_a_sound_experiment_is_accepted_and_leads(setting: Setting) -> None:
