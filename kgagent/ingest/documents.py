@@ -86,11 +86,5 @@ def sections(headings: list[tuple[int, int, str]], lines: list[str]) -> list[Sym
 
 
 def tuning_entries(text: str) -> int:
-    """How many shapes a stored autotuning result knows: a JSON object keyed by objects spelled as JSON, values objects of measurements."""
-    if not text.lstrip().startswith('{\n  "{') and not text.lstrip().startswith('{"{'):
-        return 0
-    try:
-        document = json.loads(text)
-    except ValueError:
-        return 0
-    return sum(isinstance(value, dict) for value in document.values())
+    """How many shapes a stored autotuning result knows: a JSON object whose keys spell objects. Counted, not parsed: they are megabytes."""
+    return text.count('\n  "{\\"') if text.startswith('{\n  "{\\"') else 0

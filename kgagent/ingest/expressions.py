@@ -35,7 +35,7 @@ class Text:
             return self.of(node)
         if kind == "attribute":
             text = self.of(node)
-            if _PLAIN.match(text):
+            if text.replace(".", "").isidentifier():  # the common case, several times faster than a regular expression
                 return text
             inner = self.chain(node.child_by_field_name("object"))
             return f"{inner}.{self.of(node.child_by_field_name('attribute'))}" if inner else ""

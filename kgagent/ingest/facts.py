@@ -35,7 +35,7 @@ def read_python(source: bytes, module: str, is_package: bool, submodules: tuple[
     facts = facts_of(reading, names, sites, tunables)
     symbols = with_surfaces(reading, names)
     if uses_pallas:
-        facts["sketches"] = sketches_of(reading)
+        facts["sketches"] = sketches_of(reading, sites)
     for scope in reading.scopes:  # scopes and bindings hold each other: let go at once, not when a collector comes by
         scope.names.clear()
         scope.memo.clear()
@@ -119,10 +119,14 @@ def returned_definitions(reading: Reading, names: Names) -> dict[str, list[list[
     return found
 
 
-def sketches_of(reading: Reading) -> dict[str, list[int]]:
-    """Per function the sketch of its body, to find copies by."""
+def sketches_of(reading: Reading, sites: list[Site]) -> dict[str, list[int]]:
+    """The sketch of every function of this file that is handed to a call: kernel bodies are among them."""
+    prefix = reading.module + "."
+    handed = {t.name.removeprefix(prefix) for site in sites for argument in site.arguments for t in argument.targets if t.name.startswith(prefix)}
+    if not handed:
+        return {}
     lines = reading.text.source.decode("utf-8", "replace").split("\n")
-    found = {s.qual: sketch(lines[s.line_start : s.line_end]) for s in reading.symbols if s.kind == FUNCTION}
+    found = {s.qual: sketch(lines[s.line_start : s.line_end]) for s in reading.symbols if s.kind == FUNCTION and s.qual in handed}
     return {qual: values for qual, values in found.items() if values}
 
 

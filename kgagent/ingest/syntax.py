@@ -10,7 +10,7 @@ from typing import Any
 
 from kgagent.graph.words import split_identifier
 from kgagent.ingest.bindings import Bindings, scope_for
-from kgagent.ingest.reading import BODY_NAME, LAMBDA, LAUNCH_KEYWORDS, LAUNCH_TAILS, RawSite, Reading
+from kgagent.ingest.reading import BODY_ENDINGS, BODY_NAME, LAMBDA, LAUNCH_KEYWORDS, LAUNCH_TAILS, RawSite, Reading
 from kgagent.ingest.scopes import OPAQUE, Binding, Scope, Value
 from kgagent.ingest.shapes import CLASS, FUNCTION, MODULE, REEXPORT, Symbol
 from kgagent.ingest.surfaces import TAILS
@@ -196,11 +196,13 @@ class Walker(Bindings):
             self.visit_one(function.child_by_field_name("object") or function if function.type == "attribute" else function, scope)
         if arguments is None:
             return
-        if chain.rpartition(".")[2] in TAILS:
+        given = arguments.named_children
+        tail = chain.rpartition(".")[2]
+        if tail in TAILS:
             self.out.surfaces.append((scope, scope.symbol, chain, node, line))
-        if chain.endswith(".defvjp"):
+        elif tail == "defvjp":
             self.vjp(chain, arguments, scope, line)
-        if chain and (self.may_launch(chain) or self.hands_callable(arguments)):
+        if chain and (tail in LAUNCH_TAILS or tail.startswith("emit_pipeline") or self.hands_callable(given)):
             site = RawSite(scope, node, chain, line, node.end_point[0] + 1, "call")
             parent = node.parent
             if self.text.first_argument(node) is None and parent is not None and parent.type == "call" and parent.child_by_field_name("function") == node:
@@ -208,20 +210,16 @@ class Walker(Bindings):
                 site.body = self.text.value(first) if first is not None else None
                 site.form = "call of call"
             self.out.sites.append(site)
-        self.visit(arguments, scope)
-
-    def may_launch(self, chain: str) -> bool:
-        tail = chain.rsplit(".", 1)[-1]
-        return tail in LAUNCH_TAILS or tail.startswith("emit_pipeline")
+        self.visit_all(given, scope)
 
     def launch_keywords(self, call: Any) -> bool:
         arguments = call.child_by_field_name("arguments")
         children = arguments.named_children if arguments is not None else ()
         return any(c.type == "keyword_argument" and self.text.of(c.child_by_field_name("name")) in LAUNCH_KEYWORDS for c in children)
 
-    def hands_callable(self, arguments: Any) -> bool:
+    def hands_callable(self, given: list[Any]) -> bool:
         """Whether a call is given a function: a local def, a partial, a lambda, or launch keywords."""
-        for child in arguments.named_children:
+        for child in given:
             kind = child.type
             if kind == "keyword_argument":
                 name = self.text.of(child.child_by_field_name("name"))
@@ -233,7 +231,7 @@ class Walker(Bindings):
                 kind = child.type
             if kind == "identifier":
                 name = self.text.of(child)
-                if name in self.callables or BODY_NAME.match(name):
+                if name in self.callables or name.endswith(BODY_ENDINGS):
                     return True
             elif kind == "lambda":
                 return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 
 from kgagent.graph.words import split_identifier
@@ -38,13 +38,16 @@ class Visitor:
         self.taken: dict[str, int] = dict.fromkeys(submodules, 1)  # `sym:a.b` is the module a.b, also where a defines a b
 
     def visit(self, node: Any, scope: Scope) -> None:
+        self.visit_all(node.named_children, scope)
+
+    def visit_all(self, nodes: Iterable[Any], scope: Scope) -> None:
         handlers = self.handlers
-        for child in node.named_children:
+        for child in nodes:
             handler = handlers.get(child.type)
             if handler is not None:
                 handler(self, child, scope)
             elif child.child_count:
-                self.visit(child, scope)
+                self.visit_all(child.named_children, scope)
 
     def visit_one(self, node: Any, scope: Scope) -> None:
         handler = self.handlers.get(node.type)
