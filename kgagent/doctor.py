@@ -46,12 +46,13 @@ def examine(explicit: Path | None = None) -> DoctorReport:
     """Look at Python, SQLite, git, packages, TPU devices, keys and the workspace."""
     import sqlite3
 
+    git = shutil.which("git") is not None
     checks = [
         Check(
             "python", (3, 11) <= sys.version_info[:2] <= (3, 13), sys.version.split()[0], "" if sys.version_info[:2] <= (3, 13) else "use Python 3.11 to 3.13"
         ),
         Check("sqlite", sqlite3.sqlite_version_info >= (3, 37), f"{sqlite3.sqlite_version} (STRICT tables need 3.37)"),
-        Check("git", shutil.which("git") is not None, "branches and commits of experiments", "" if shutil.which("git") else "install git"),
+        Check("git", git, "branches and commits of experiments" if git else "not on PATH (branches and commits of experiments)", "" if git else "install git"),
         Check("machine", True, f"{os.cpu_count()} cores, {_memory_gib():.0f} GiB memory, {shutil.disk_usage(Path.cwd()).free / 2**30:.0f} GiB disk free"),
     ]
     for package, use, get in PACKAGES:

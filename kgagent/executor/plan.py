@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from kgagent.errors import Refused
+from kgagent.errors import Refused, Unavailable
 from kgagent.executor.frontier import frontier
 from kgagent.executor.journal import Journal, now
-from kgagent.executor.machine import environment
+from kgagent.executor.machine import environment, version
 from kgagent.executor.memory import configuration, cpu_scope, knob_text, lane_facts, read_hypothesis
 from kgagent.graph import Graph, plain
 from kgagent.lanes import Lane, candidate_code_sha
@@ -28,6 +28,8 @@ def next_experiment(graph: Graph, journal: Journal, lane: str) -> str:
 
 def make_plan(graph: Graph, lane: Lane, experiment: str, hypothesis: str | None, rerun_of: str | None) -> dict[str, Any]:
     """Store the lane's files and fix subject, baseline and environment; `hypothesis=None` plans the reference."""
+    if not version("jax"):  # a scope without it would be of no machine
+        raise Unavailable("experiments need jax and flatbuffers", hint="pip install 'kgagent[jax]'")
     scope = cpu_scope(lane)
     if hypothesis is None:
         facts, chosen = None, configuration(lane, {}, code_sha=sha256_hex(lane.files["reference.py"]))

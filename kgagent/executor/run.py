@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable
 from typing import Any
 
-from kgagent.errors import CandidateError, Refused, UnknownThing, UsageError
+from kgagent.errors import CandidateError, Refused, Unavailable, UnknownThing, UsageError
 from kgagent.executor import decode
 from kgagent.executor.branches import commit_experiment
 from kgagent.executor.filing import file_experiment
@@ -18,6 +18,7 @@ from kgagent.executor.frontier import reference_experiment
 from kgagent.executor.gates import check_rules, judge
 from kgagent.executor.journal import Journal, now, one_loop
 from kgagent.executor.judging import evidence_of, judge_body, narrate
+from kgagent.executor.memory import cpu_scope
 from kgagent.executor.plan import TIMED_PROGRAM, make_plan, next_experiment
 from kgagent.executor.receipts import Receipt, chain, write_chain
 from kgagent.executor.records import ExperimentReport, GateResult, Pair, Progress
@@ -130,7 +131,7 @@ class Run:
         self.journal.open(self.experiment, self.lane_name, self.hypothesis)
         try:
             plan = self._step("plan", self._plan)
-        except (Refused, UsageError):
+        except (Refused, UsageError, Unavailable):
             self.journal.drop(self.experiment)  # refused before it began: nothing to go on with
             raise
         lane = stored_lane(self.graph.workspace, self.lane_name, plan)
@@ -139,6 +140,9 @@ class Run:
         traced = self._step("trace", lambda: self._trace(lane, plan))
         seeds = self._step("seeds", lambda: self._seeds(lane))
         outcome, detail = traced["outcome"], traced["message"]
+        moved = self._moved(lane, plan) if self.journal.done(self.experiment, "judge") is None else ""
+        if moved:
+            outcome, detail = "cancelled", moved
         checked: dict[str, Any] = {}
         early: tuple[GateResult, ...] = ()
         pairs: list[Pair] = []
@@ -164,6 +168,15 @@ class Run:
             ],
         )
         return self._file(receipts, judged)
+
+    def _moved(self, lane: Lane, plan: dict[str, Any]) -> str:
+        """Why a run that was cut can't go on: it would file numbers of one machine or jax under the scope of another. '' when it can."""
+        here = cpu_scope(lane)
+        if here.id == plan["scope_id"]:
+            return ""
+        was, now_ = plan["scope"], plain(here)
+        parts = [f"{name} {was[name] or 'none'}, now {now_[name] or 'none'}" for name in ("chip", "topology", "jax") if was[name] != now_[name]]
+        return f"it was planned on {'; '.join(parts) or 'another scope'}"
 
     def _file(self, receipts: tuple[Receipt, ...], judged: dict[str, Any]) -> ExperimentReport:
         self._step("receipts", lambda: {"folder": str(write_chain(self.graph.workspace, self.experiment, receipts)), "head": receipts[-1].sha})
