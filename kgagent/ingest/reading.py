@@ -13,7 +13,7 @@ from kgagent.ingest.shapes import Symbol
 LAMBDA = "l"
 LAUNCH_TAILS = ("pallas_call", "kernel", "core_map")
 LAUNCH_KEYWORDS = frozenset({"grid", "grid_spec", "out_shape", "out_type", "scratch_shapes", "scratch_types", "compiler_params"})
-BODY_ENDINGS = ("kernel", "body", "fn", "fun", "func", "f")  # a first look at every argument of every call, so kept cheap
+BODY_ENDINGS = ("kernel", "body", "fn", "fun", "func")  # a first look at every argument of every call, so kept cheap
 BODY_NAME = re.compile(r"(?:\w*_)?(?:kernel|body|fn|fun|func)\Z|f\Z")
 TUNABLE = re.compile(
     r"block_(?:q|k|kv|m|n|d|b|c|h|s|t|v|f|size|sizes|rows|cols|len|bytes|batch|seq|heads?|tokens|vocab|major|minor|compute)(?:_\w+)?\Z|"
