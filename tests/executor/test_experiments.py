@@ -14,7 +14,7 @@ from kgagent.executor.journal import Journal, one_loop
 from kgagent.graph import Graph, open_graph
 from kgagent.lanes import Lane, load_lane
 from kgagent.workspace import Workspace
-from tests.executor.toy import propose
+from tests.executor.toy import impatient, propose
 
 
 def run(toy_graph: tuple[Graph, Lane], impl: str, **more: object) -> ExperimentReport:
@@ -100,8 +100,8 @@ def test_a_candidate_that_edits_its_own_exam_fails(quick: Workspace) -> None:
     ],
 )  # fmt: skip
 def test_bad_candidates_are_recorded_as_what_they_are(toy_graph: tuple[Graph, Lane], impl: str, outcome: str, told: str) -> None:
-    graph, _ = toy_graph
-    report = run(toy_graph, impl)
+    graph, lane = toy_graph
+    report = run((graph, impatient(graph.workspace) if outcome == "timeout" else lane), impl)
     assert (report.outcome, report.verdict) == (outcome, "invalid")
     assert told in report.detail and "\n" not in report.detail
     assert nothing_open(graph)
@@ -111,11 +111,12 @@ def test_bad_candidates_are_recorded_as_what_they_are(toy_graph: tuple[Graph, La
 
 
 def test_forked_sleepers_are_gone_in_time(toy_graph: tuple[Graph, Lane]) -> None:
+    graph, lane = toy_graph[0], impatient(toy_graph[0].workspace)
     started = time.monotonic()
-    report = run(toy_graph, "forks")
+    report = run((graph, lane), "forks")
     assert report.outcome == "timeout"
     assert time.monotonic() - started < 4 + 5
-    pid = int((toy_graph[1].folder / "pid").read_text())
+    pid = int((lane.folder / "pid").read_text())
     stat = Path(f"/proc/{pid}/stat")
     assert not stat.exists() or stat.read_text().rsplit(")", 1)[1].split()[0] == "Z"
 

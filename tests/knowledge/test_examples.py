@@ -82,6 +82,7 @@ def test_it_fires_on_one_and_not_on_the_other(fired: Fired, number: int, name: s
 
 def test_positives_stand_in_the_packages_they_name() -> None:
     texts: dict[Path, str] = {}
+    unread: dict[str, str] = {}
     for name, example in EXAMPLES.items():
         if "source" not in example:
             continue
@@ -89,6 +90,8 @@ def test_positives_stand_in_the_packages_they_name() -> None:
         if isinstance(path, Path):
             text = texts.setdefault(path, " ".join(path.read_text(encoding="utf-8").split()))
             assert " ".join(example["yes"].split()) in text, json.dumps({name: example})
-    if not texts:
-        pytest.skip("none of the packages is installed at the version that was read")
+        else:
+            unread[example["source"].partition("/")[0]] = path
+    if unread.keys() & {"jax", "tokamax"}:  # most stand in these two
+        pytest.skip(f"{len(texts)} files hold what they should; not checked: {'; '.join(unread.values())}")
     assert len(texts) > 20
