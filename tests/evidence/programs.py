@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from importlib import util
+from importlib import metadata, util
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")  # with libtpu installed, jax would look for a TPU and wait
 
 HAVE_JAX = util.find_spec("jax") is not None
 HAVE_LIBTPU = util.find_spec("libtpu") is not None
+# the first libtpu of jax 0.12: of the older ones, 0.0.42 was read
+NEW_LIBTPU = HAVE_LIBTPU and tuple(int(part) for part in metadata.version("libtpu").split(".")[:3]) >= (0, 0, 50)
 LAYERS, BATCH, TOKENS, WIDTH, HIDDEN, HEADS, VOCABULARY = 4, 2, 128, 64, 192, 4, 256
 
 
@@ -43,6 +45,15 @@ def splash_export(block: int = 512, q_len: int = 2048, heads: int = 8) -> bytes:
 
     shape = jax.ShapeDtypeStruct((1, heads, q_len, 128), jnp.bfloat16)
     return bytes(jax.export.export(jax.jit(attention), platforms=["tpu"])(shape, shape, shape).serialize())
+
+
+def splash_keeps_accumulators_in_outputs() -> bool:
+    """Whether the installed kernel's three accumulators are outputs that nobody reads, as before they became scratch."""
+    import inspect
+
+    from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as kernels
+
+    return "scratch_shapes" not in inspect.getsource(kernels._splash_attention_forward)
 
 
 @cache

@@ -9,6 +9,7 @@ from kgagent.evidence.calls import async_pairs, counts, loops
 from kgagent.evidence.cost import matmul_flops
 from kgagent.evidence.hlo import Module, parse_hlo
 from tests.evidence import programs
+from tests.evidence.conftest import compiled
 
 LOOP = """HloModule loop
 
@@ -89,7 +90,12 @@ def test_products_counted_through_loops_and_fusions_are_those_of_the_model(train
 
 
 def test_convolutions_that_are_dots_count_real_products_only(einsum: Module) -> None:
-    assert flops(einsum) == 2 * 2 * 8 * 2048 * 2048 * 128
+    product = 2 * 8 * 2048 * 2048 * 128
+    # older compilers write the scores twice into the softmax's fusion: once for the maximum, once for the exponential
+    products = 2 if programs.NEW_LIBTPU else 3
+    assert flops(einsum) == products * product
+    counted = compiled(programs.einsum_export()).flops  # the compiler's own count holds the softmax too
+    assert counted is not None and products * product < counted < products * product * 1.02
 
 
 def test_transfers_are_paired_with_what_can_hide_them(einsum: Module) -> None:

@@ -82,7 +82,8 @@ def test_bundles_by_line_sum_to_the_schedule(splash_dump: Path, matmul: Schedule
     for schedule in (splash_schedule(splash_dump), matmul):
         assert sum(n for _, n in schedule.line_bundles) + schedule.unlocated_bundles == pytest.approx(schedule.bundles)
     located = splash_schedule(splash_dump)
-    assert located.unlocated_bundles / located.bundles < 0.15
+    # older compilers leave combined loads and many matmul pushes without a line
+    assert located.unlocated_bundles / located.bundles < (0.15 if programs.NEW_LIBTPU else 0.18)
     assert not matmul.line_bundles, "this dump was taken without source annotations"
 
 
