@@ -9,15 +9,18 @@ import json
 import re
 import tempfile
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from kgagent.errors import EvidenceError, StorageError, UnknownThing, UsageError
+from kgagent.evidence.dumps import AddedDump, add_dump, read_dump, restore_dumps
 from kgagent.evidence.hlo import Module, parse_hlo
 from kgagent.evidence.hlo_proto import modules_beside, modules_in_trace
+from kgagent.evidence.kernels import kernel_calls
+from kgagent.evidence.mosaic import KernelBody, body_of
 from kgagent.evidence.profile import Profile
 from kgagent.evidence.record import Recorded
 from kgagent.evidence.record_run import record_profile
@@ -41,6 +44,7 @@ class Added:
     weighed: Weighed
     modules: tuple[str, ...]  # HLO found for it
     missing_hlo: tuple[str, ...]  # modules that ran, whose HLO is neither in the trace nor given
+    dumps: tuple[AddedDump, ...] = ()
 
 
 def profile_id(run: str) -> str:
@@ -48,10 +52,21 @@ def profile_id(run: str) -> str:
     return f"profile:{run}"
 
 
-def add_profile(graph: Graph, path: Path, *, run: str, lane: str | None = None, hlo: Sequence[Path] = (), label: str = "measured") -> Added:
+def add_profile(
+    graph: Graph,
+    path: Path,
+    *,
+    run: str,
+    lane: str | None = None,
+    hlo: Sequence[Path] = (),
+    label: str = "measured",
+    dumps: Sequence[Path] = (),
+    vmem_limit: Callable[[str], int | None] = lambda run: None,
+) -> Added:
     """Read a trace (file or log folder, several hosts), join it to its HLO, keep both in raw/, record it as `profile:RUN`.
 
-    A trace may have lost its HLO: `hlo` are texts of the executables, and win over the trace's own.
+    A trace may have lost its HLO: `hlo` are texts of the executables, and win over the trace's own. `dumps` are folders of what the
+    compiler dumped of the program; all of it is read before anything is kept, so that one bad part leaves nothing behind.
     """
     if not _NAME.match(run):
         raise UsageError(f"{run!r} can't name a profile", hint="letters, digits, dots, dashes and underscores")
@@ -61,16 +76,20 @@ def add_profile(graph: Graph, path: Path, *, run: str, lane: str | None = None, 
     profile = read_profile(path)
     texts = _texts(files, hlo)
     manifest: dict[str, Any] = {"run": run, "lane": lane, "label": label, "path": str(path)}
-    added = _record(graph, manifest, profile, texts)
-    manifest["traces"] = [{"host": file.name.removesuffix(".xplane.pb"), "sha": graph.objects.put(file.read_bytes())} for file in files]
-    manifest["hlo"] = [{"module": name, "sha": graph.objects.put(text.encode())} for name, text in texts]
-    folder = graph.workspace.raw / FOLDER
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_atomic(folder / f"{run}.json", canonical_json(manifest).encode())
-    except OSError as error:
-        raise StorageError(f"can't keep the profile: {error.strerror or error}", where=str(folder), hint="free disk space, then add it again") from error
-    return added
+    with graph.transaction():
+        added = _record(graph, manifest, profile, texts)
+        for folder in dumps:
+            read_dump(graph, added.id, folder)
+        manifest["traces"] = [{"host": file.name.removesuffix(".xplane.pb"), "sha": graph.objects.put(file.read_bytes())} for file in files]
+        manifest["hlo"] = [{"module": name, "sha": graph.objects.put(text.encode())} for name, text in texts]
+        kept = tuple(add_dump(graph, added.id, folder, vmem_limit_bytes=vmem_limit(added.id)) for folder in dumps)
+        target = graph.workspace.raw / FOLDER
+        try:
+            target.mkdir(parents=True, exist_ok=True)
+            write_atomic(target / f"{run}.json", canonical_json(manifest).encode())
+        except OSError as error:
+            raise StorageError(f"can't keep the profile: {error.strerror or error}", where=str(target), hint="free disk space, then add it again") from error
+    return replace(added, dumps=kept)
 
 
 def _texts(files: Iterable[Path], given: Sequence[Path]) -> list[tuple[str, str]]:
@@ -97,8 +116,16 @@ def _record(graph: Graph, manifest: dict[str, Any], profile: Profile, texts: Ite
     weighed = weigh_profile(profile, modules)
     missing = tuple(sorted(ran - set(modules)))
     data = {"missing_hlo": list(missing), "hlo_modules": sorted(modules)}
-    recorded = record_profile(graph, profile_id(manifest["run"]), profile, weighed, lane=manifest["lane"], label=manifest["label"], data=data)
+    recorded = record_profile(
+        graph, profile_id(manifest["run"]), profile, weighed, lane=manifest["lane"], label=manifest["label"], data=data, bodies=_bodies(modules)
+    )
     return Added(profile_id(manifest["run"]), recorded, profile, weighed, tuple(sorted(modules)), missing)
+
+
+def _bodies(modules: dict[str, list[Module]]) -> dict[tuple[str, str], KernelBody]:
+    """The kernels that the modules launch, by module and instruction."""
+    calls = ((name, call.instruction) for name, texts in modules.items() for module in texts for call in kernel_calls(module))
+    return {(name, instruction.name): body for name, instruction in calls if (body := body_of(instruction)) is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +174,7 @@ def stored_profile(graph: Graph, run: str) -> Stored:
         raise StorageError(f"a profile's manifest is damaged: {error}", where=str(path), hint="add the profile again") from error
     with unpacked_traces(graph, traces) as folder:
         profile = read_profile(folder)
-    named = Profile(manifest["path"], profile.hosts, profile.devices, profile.jax, profile.absent)
+    named = replace(profile, path=manifest["path"])
     return Stored(run, manifest, named, tuple((text["module"], graph.objects.get(text["sha"]).decode()) for text in texts))
 
 
@@ -161,7 +188,7 @@ def unpacked_traces(graph: Graph, traces: Sequence[dict[str, str]]) -> Iterator[
 
 
 def restore_profiles(graph: Graph) -> tuple[str, ...]:
-    """Record every profile of raw/profiles again, as for a rebuilt graph; returns their ids."""
+    """Record every profile of raw/profiles again, and every dump of raw/dumps, as for a rebuilt graph; returns the profiles' ids."""
     out = []
     for run in stored_runs(graph):
         kept = stored_profile(graph, run)
@@ -169,4 +196,5 @@ def restore_profiles(graph: Graph) -> tuple[str, ...]:
         if manifest["lane"] is not None and graph.node(f"lane:{manifest['lane']}") is None:
             manifest["lane"] = None  # the lane's folder is gone; its profile is still evidence
         out.append(_record(graph, manifest, kept.profile, kept.texts).id)
+    restore_dumps(graph)  # of compiles too, which stand in the graph by now
     return tuple(out)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 from kgagent.errors import UnknownThing
 from kgagent.evidence.llo import Schedule
+from kgagent.evidence.mosaic_dump import MosaicProgram
 from kgagent.evidence.recorded import Concepts
 from kgagent.graph.records import Node
 from kgagent.graph.store import Graph
@@ -46,6 +48,7 @@ class KernelDigest:
     kernel: str
     grid: tuple[int, ...] | None
     windows: tuple[tuple[int, ...], ...]
+    buffers: tuple[int, ...]  # of each window, where the kernel pipelines itself
     steps: int | None
     scratch_bytes: int | None
     self_us: float | None
@@ -85,6 +88,16 @@ def record_schedule(graph: Graph, op: str, schedule: Schedule, *, vmem_limit_byt
         graph.execute("UPDATE node SET data = json_set(coalesce(data, '{}'), '$.schedule', json(?)) WHERE id = ?", json.dumps(facts, sort_keys=True), op)
 
 
+def record_program(graph: Graph, op: str, program: MosaicProgram) -> None:
+    """Keep what a Mosaic dump says of a kernel on its op node; its HLO wins where both speak."""
+    graph.need(op)
+    facts = {
+        "function": program.function, "read_from": program.read_from, "grid": program.grid, "windows": program.windows, "buffers": program.buffers,
+    }  # fmt: skip
+    with graph.transaction():
+        graph.execute("UPDATE node SET data = json_set(coalesce(data, '{}'), '$.mosaic', json(?)) WHERE id = ?", json.dumps(facts, sort_keys=True), op)
+
+
 def kernel_digest(graph: Graph, profile: str, name: str) -> KernelDigest:
     """The digest of the kernel of that name (or op) in a recorded run or compile; `UnknownThing` names those it has."""
     graph.need(profile)
@@ -95,17 +108,19 @@ def kernel_digest(graph: Graph, profile: str, name: str) -> KernelDigest:
         names = ", ".join(dict.fromkeys(str(node.data["kernel_name"]) for node in launches))
         raise UnknownThing(f"no kernel {name!r} in {profile}", hint=f"it has {names}" if names else "it launches no Pallas kernel")
     data, schedule = found.data, found.data.get("schedule")
-    body = data.get("kernel") or {}
+    body, dumped = data.get("kernel") or {}, data.get("mosaic") or {}
     lowered = graph.edges(src=found.id, type="lowered_from")
     concepts = _concepts(graph, found, lowered[0].dst if lowered else None)
     total = schedule["bundles"] if schedule else 0
     lines = tuple(LineShare(place, bundles, bundles / total) for place, bundles in schedule["lines"]) if schedule else ()
-    grid = body.get("grid")
+    grid = body.get("grid") or dumped.get("grid")
+    steps = body.get("steps") if body.get("steps") is not None else (prod(grid) if grid else None)
     return KernelDigest(
         found.id, str(data["kernel_name"]), lowered[0].dst if lowered else "", tuple(grid) if grid else None,
-        tuple(tuple(window) for window in body.get("windows") or ()), body.get("steps"), body.get("scratch_bytes"), data.get("self_us"),
+        tuple(tuple(window) for window in body.get("windows") or dumped.get("windows") or ()), tuple(body.get("buffers") or dumped.get("buffers") or ()),
+        steps, body.get("scratch_bytes"), data.get("self_us"),
         data.get("occurrences"), schedule, schedule.get("vmem_bytes") if schedule else None, schedule.get("vmem_limit_bytes") if schedule else None,
-        lines, concepts, _levers(graph, concepts),
+        lines, concepts, levers_of(graph, concepts),
     )  # fmt: skip
 
 
@@ -124,7 +139,7 @@ def _concepts(graph: Graph, op: Node, kernel: str | None) -> tuple[str, ...]:
     return tuple(sorted(found, key=lambda concept: (-found[concept], concept))[:_CONCEPTS_KEPT])
 
 
-def _levers(graph: Graph, concepts: tuple[str, ...]) -> tuple[Lever, ...]:
+def levers_of(graph: Graph, concepts: tuple[str, ...]) -> tuple[Lever, ...]:
     """Levers that the concepts' pages tie to them, whichever relation they use."""
     out: dict[str, Lever] = {}
     for concept in concepts:

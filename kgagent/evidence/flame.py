@@ -5,14 +5,17 @@ from __future__ import annotations
 import json
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 from xml.sax.saxutils import escape, quoteattr
 
 from kgagent.evidence.frames import Frame
+from kgagent.evidence.recorded import weighed_from_graph
 from kgagent.evidence.weigh import Weighed
+from kgagent.graph.store import Graph
 
 UNATTRIBUTED = "unattributed"
+_PARTS_KEPT = 3  # of a path
 _WIDTH, _ROW, _TOP, _NARROWEST, _CHARACTER = 1200, 18, 46, 0.4, 6.6
 
 
@@ -108,6 +111,19 @@ def _colour(box: Box) -> str:
     if not box.file:
         return "#d8d8d8"
     return f"hsl({zlib.crc32(box.file.encode()) % 360}, 62%, 76%)"
+
+
+def flame_of(graph: Graph, profile: str) -> str:
+    """The SVG of a recorded run or compile; "" where nothing was weighed. Paths are cut to their ends, so that it is the same on any machine."""
+    weighed = weighed_from_graph(graph, profile)
+    if not weighed.total:
+        return ""
+    ops = tuple(replace(op, origins=tuple(replace(origin, frames=tuple(map(_shortened, origin.frames))) for origin in op.origins)) for op in weighed.ops)
+    return flame_svg(replace(weighed, ops=ops), profile)
+
+
+def _shortened(frame: Frame) -> Frame:
+    return replace(frame, file="/".join(frame.file.split("/")[-_PARTS_KEPT:]))
 
 
 def speedscope(weighed: Weighed, title: str) -> str:

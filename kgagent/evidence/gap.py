@@ -17,13 +17,15 @@ Key = Callable[[WeightedOp, Origin | None], str]
 
 @dataclass(frozen=True, slots=True)
 class GapRow:
-    """One key's weight on both sides, with the heaviest operations that make it up."""
+    """One key's weight on both sides, with the heaviest operations and lines that make it up."""
 
     key: str
     a: float
     b: float
     a_ops: tuple[str, ...]
     b_ops: tuple[str, ...]
+    a_lines: tuple[str, ...]  # path:line of their innermost frames, heaviest first
+    b_lines: tuple[str, ...]
 
     @property
     def difference(self) -> float:
@@ -61,16 +63,19 @@ def gap(a: Weighed, b: Weighed, key: Key = by_class, by: str = "class") -> Gap:
     if a.unit != b.unit:
         raise UsageError(f"{a.unit} can't be compared with {b.unit}", hint="measure both, or take a static cost of both")
     sides: list[dict[str, float]] = [defaultdict(float), defaultdict(float)]
-    makers: list[dict[str, dict[str, float]]] = [defaultdict(lambda: defaultdict(float)), defaultdict(lambda: defaultdict(float))]
+    makers, places = _Sums(), _Sums()
     for side, weighed in enumerate((a, b)):
         for op, origin, weight in _parts(weighed):
             name = key(op, origin)
             sides[side][name] += weight
-            makers[side][name][op.name] += weight
+            makers.add(side, name, op.name, weight)
+            if origin is not None:
+                places.add(side, name, origin.frames[0].place, weight)
     rows = [
-        GapRow(name, sides[0].get(name, 0.0), sides[1].get(name, 0.0), _heaviest(makers[0].get(name)), _heaviest(makers[1].get(name)))
+        GapRow(name, sides[0].get(name, 0.0), sides[1].get(name, 0.0), makers.heaviest(0, name), makers.heaviest(1, name), places.heaviest(0, name),
+               places.heaviest(1, name))
         for name in {**sides[0], **sides[1]}
-    ]
+    ]  # fmt: skip
     rows.sort(key=lambda row: (-abs(row.difference), row.key))
     return Gap(by, a.unit, a.total, b.total, tuple(rows))
 
@@ -83,5 +88,16 @@ def _parts(weighed: Weighed) -> Iterator[tuple[WeightedOp, Origin | None, float]
             yield op, None, op.weight
 
 
-def _heaviest(ops: dict[str, float] | None, keep: int = 5) -> tuple[str, ...]:
-    return tuple(sorted(ops, key=lambda name: (-ops[name], name))[:keep]) if ops else ()
+class _Sums:
+    """What makes up each key of each side."""
+
+    def __init__(self) -> None:
+        self.sides: tuple[dict[str, dict[str, float]], ...] = ({}, {})
+
+    def add(self, side: int, key: str, part: str, weight: float) -> None:
+        parts = self.sides[side].setdefault(key, {})
+        parts[part] = parts.get(part, 0.0) + weight
+
+    def heaviest(self, side: int, key: str, keep: int = 5) -> tuple[str, ...]:
+        parts = self.sides[side].get(key, {})
+        return tuple(sorted(parts, key=lambda part: (-parts[part], part))[:keep])

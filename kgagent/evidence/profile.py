@@ -80,6 +80,39 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
+class Step:
+    """A step the program marked (`jax.profiler.StepTraceAnnotation`)."""
+
+    number: int
+    name: str
+    start_ns: float
+    duration_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class HostActivity:
+    """Host events of one name, all threads; they nest, so times of two names may cover the same moment."""
+
+    name: str
+    count: int
+    total_us: float
+    idle_us: float  # of it, while no device ran
+
+
+@dataclass(frozen=True, slots=True)
+class Host:
+    """The host's side of a session."""
+
+    events: int
+    compilations_us: tuple[float, ...]  # each call into the compiler
+    steps: tuple[Step, ...]
+    activities: tuple[HostActivity, ...]  # most time in idle gaps first
+    activities_left_out: int
+    to_device_us: float | None  # in transfers to the device; None where no event names one
+    idle_us: float  # between the first and the last execution, while no device ran
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """One profiling session, all hosts."""
 
@@ -88,6 +121,7 @@ class Profile:
     devices: tuple[Device, ...]
     jax: str
     absent: tuple[str, ...]
+    host: Host | None = None
 
     def ops(self) -> tuple[OpTime, ...]:
         """Operations of all devices, most self time first."""

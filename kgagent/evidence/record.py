@@ -82,6 +82,7 @@ def record_module(
 def replace_ops(graph: Graph, owner: str, ids: set[str], written: OpWriter) -> None:
     """Write a profile's nodes and edges in one transaction, taking out ops of an earlier recording that are no longer among them."""
     with graph.transaction():
+        _keep_dumped(graph, written)
         stale = graph.rows("SELECT n.id FROM edge e JOIN node n ON n.key = e.dst JOIN node p ON p.key = e.src WHERE p.id = ? AND e.type = 'has_op'", owner)
         for (old,) in stale:
             if old not in ids:
@@ -90,6 +91,16 @@ def replace_ops(graph: Graph, owner: str, ids: set[str], written: OpWriter) -> N
                 graph.execute("DELETE FROM edge WHERE src = (SELECT key FROM node WHERE id = ?) AND type IN ('from_line', 'lowered_from')", old)
         graph.put_nodes(written.nodes)
         graph.put_edges(written.edges)
+
+
+def _keep_dumped(graph: Graph, written: OpWriter) -> None:
+    """What a dump told of a kernel stays when the same kernel is recorded again."""
+    for node in written.nodes:
+        data = node.data if node.kind == "op" else None
+        known = graph.node(node.id) if data and data.get("kernel_name") else None
+        if data is None or known is None or (known.data.get("kernel"), known.data.get("shape")) != (plain(data.get("kernel")), data.get("shape")):
+            continue
+        data.update({part: known.data[part] for part in ("schedule", "mosaic") if part in known.data})
 
 
 def record_diff(graph: Graph, candidate_id: str, reference_id: str, diff: ModuleDiff, *, limit: int = DIFF_LIMIT) -> None:
@@ -175,8 +186,8 @@ class OpWriter:
             data["target"] = op.target
         if op.body is not None:
             data["kernel"] = {
-                "body": op.body.name, "digest": op.body.digest, "grid": op.body.grid, "windows": op.body.windows, "scratch_bytes": op.body.scratch_bytes,
-                "steps": op.body.steps,
+                "body": op.body.name, "digest": op.body.digest, "grid": op.body.grid, "windows": op.body.windows, "buffers": op.body.buffers,
+                "scratch_bytes": op.body.scratch_bytes, "steps": op.body.steps,
             }  # fmt: skip
         if len(op.origins) > ORIGINS_KEPT:
             data["origins_left_out"] = len(op.origins) - ORIGINS_KEPT

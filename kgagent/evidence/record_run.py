@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from kgagent.evidence.diff import OpRow
 from kgagent.evidence.lines import MADE_BY, Symbols
+from kgagent.evidence.mosaic import KernelBody
 from kgagent.evidence.profile import Device, Profile
 from kgagent.evidence.record import OP_LIMIT, OpFacts, OpWriter, Recorded, op_id, replace_ops
 from kgagent.evidence.weigh import Weighed, WeightedOp
@@ -24,9 +26,13 @@ def record_profile(
     lane: str | None,
     label: str,
     limit: int = OP_LIMIT,
+    bodies: Mapping[tuple[str, str], KernelBody] = MappingProxyType({}),
     data: Mapping[str, Any] | None = None,
 ) -> Recorded:
-    """Write a profile joined to its HLO (`weigh_profile`) under `profile_id`; the operations beyond `limit` are summed by class."""
+    """Write a profile joined to its HLO (`weigh_profile`) under `profile_id`; the operations beyond `limit` are summed by class.
+
+    `bodies` are kernels by (module, operation), as their HLO holds them.
+    """
     times: dict[tuple[str, str], list[float]] = defaultdict(lambda: [0, 0.0])
     for timed in profile.ops():
         times[timed.module, timed.name][0] += timed.occurrences
@@ -46,7 +52,7 @@ def record_profile(
         frames = tuple(frame.place for frame in op.origins[0].frames) if op.origins else ()
         row = OpRow(op.name, op.module, "", op.op_class, op.shape, 0, int(count), op.kernel, frames[0] if frames else "", frames)
         measured = {"self_us": op.weight, "total_us": total_us, "occurrences": int(count), "module": op.module, "share": op.weight / (weighed.total or 1)}
-        written.add(profile_id, OpFacts(row, op.origins, None, "", measured))
+        written.add(profile_id, OpFacts(row, op.origins, bodies.get((op.module, op.name)), "", measured))
     replace_ops(graph, profile_id, {op_id(profile_id, op.name) for op in kept}, written)
     frac = weighed.attributed / weighed.total if weighed.total else None
     return Recorded(profile_id, len(kept), len(rest), len(written.lines), written.with_symbol, frac)

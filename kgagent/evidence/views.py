@@ -23,10 +23,12 @@ class DeviceOverview:
     device: str
     device_type: str
     executions: int
-    median_step_us: float | None
+    median_step_us: float | None  # of marked steps, else of one execution of a module
     busy_us: float
     idle_us: float | None  # between the first and the last execution
     op_us: float
+    compile_us: float | None  # of the whole host, in calls into the compiler; None where the trace has none
+    compilations: int | None
     absent: tuple[str, ...]
 
 
@@ -64,8 +66,10 @@ class Neighbour:
 
 
 def overview(profile: Profile) -> tuple[DeviceOverview, ...]:
-    """Step, busy and idle time of every device."""
+    """Step, busy and idle time of every device, and what the host spent compiling. Marked steps win over executions of a module."""
     out = []
+    compiled = profile.host.compilations_us if profile.host is not None else ()
+    marked = [step.duration_us for step in profile.host.steps] if profile.host is not None else []
     for device in profile.devices:
         runs = device.executions
         span_us = (max(r.start_ns + r.duration_ps / 1e3 for r in runs) - min(r.start_ns for r in runs)) / 1e3 if runs else None
@@ -74,10 +78,12 @@ def overview(profile: Profile) -> tuple[DeviceOverview, ...]:
                 device.name,
                 device.device_type,
                 len(runs),
-                median(r.duration_ps for r in runs) / 1e6 if runs else None,
+                median(marked) if marked else median(r.duration_ps for r in runs) / 1e6 if runs else None,
                 device.busy_ps / 1e6,
                 max(0.0, span_us - device.busy_ps / 1e6) if span_us is not None else None,
                 device.op_ps / 1e6,
+                sum(compiled) if compiled else None,
+                len(compiled) or None,
                 device.absent,
             )
         )
@@ -103,6 +109,19 @@ def kernels(profile: Profile, weighed: Weighed) -> tuple[KernelView, ...]:
         wait = sum(stage.total_ps for stage in own if "wait" in stage.name) / total if total else None
         out.append(KernelView(kernel, tuple(sorted(names)), invocations, times[kernel], times[kernel] / (weighed.total or 1), stages, wait, counters))
     return tuple(sorted(out, key=lambda view: (-view.total_us, view.kernel)))
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCounter:
+    """A counter with the device it was read on."""
+
+    device: str
+    counter: Counter
+
+
+def counters(profile: Profile) -> tuple[DeviceCounter, ...]:
+    """Counters of all devices, as the trace names them."""
+    return tuple(DeviceCounter(device.name, counter) for device in profile.devices for counter in device.counters)
 
 
 def exposed_transfers(profile: Profile, modules: dict[str, Module]) -> tuple[ExposedTransfer, ...]:

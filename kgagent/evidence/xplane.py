@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from kgagent.errors import EvidenceError, Unavailable
-from kgagent.evidence.profile import Counter, Device, Execution, OpTime, Profile, Stage
+from kgagent.evidence.host import host_of, idle_gaps, merged
+from kgagent.evidence.profile import Counter, Device, Execution, Host, OpTime, Profile, Stage
 from kgagent.evidence.wire import nested
 
 _INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
@@ -55,23 +56,27 @@ def read_profile(path: Path) -> Profile:
     """A session's profile; `EvidenceError` for what is no trace, is cut off, or holds no XLA operation."""
     files = trace_files(path)
     devices: list[Device] = []
+    sides: list[Host] = []
     jax = ""
     for file in files:
         with warnings.catch_warnings():  # jaxlib's iterators lack a module name, which newer Pythons deprecate
             warnings.simplefilter("ignore", DeprecationWarning)
-            found, version = _planes(_load(file))
+            found, host, version = _planes(_load(file))
         devices += found
+        sides += host
         jax = jax or version
     devices = [device for device in devices if device.ops or device.executions]
     if not devices:
         raise EvidenceError("the trace holds no XLA operation", where=str(path), hint="run the jitted function inside the trace, and wait for its result")
-    absent = () if jax else ("jax version",)
-    return Profile(str(path), tuple(file.name.removesuffix(".xplane.pb") for file in files), tuple(devices), jax, absent)
+    whole = merged(sides)
+    absent = (*(() if jax else ("jax version",)), *(() if whole else ("host events",)))
+    return Profile(str(path), tuple(file.name.removesuffix(".xplane.pb") for file in files), tuple(devices), jax, absent, whole)
 
 
-def _planes(data: Any) -> tuple[list[Device], str]:
-    """The devices of one host's trace, and its jax version."""
+def _planes(data: Any) -> tuple[list[Device], list[Host], str]:
+    """The devices of one host's trace, its own side, and its jax version."""
     devices: list[Device] = []
+    threads: list[Any] = []
     jax = ""
     for plane in data.planes:
         facts = dict(plane.stats)
@@ -80,7 +85,9 @@ def _planes(data: Any) -> tuple[list[Device], str]:
             devices.append(_device(plane, facts))
         elif plane.name == "/host:CPU":
             devices.extend(_cpu(plane))
-    return devices, jax
+            threads += plane.lines
+    host = host_of(threads, idle_gaps(devices)) if threads else None
+    return devices, [host] if host is not None and host.events else [], jax
 
 
 def _load(file: Path) -> Any:
@@ -174,7 +181,7 @@ def _ops(threads: Iterable[list[_Span]]) -> tuple[OpTime, ...]:
             tally.total_ps += span.end_ps - span.start_ps
             tally.self_ps += span.end_ps - span.start_ps - span.inner_ps
             tally.flops = tally.flops if tally.flops is not None else _number(span.stats.get("flops"))
-            tally.bytes_accessed = tally.bytes_accessed if tally.bytes_accessed is not None else _number(span.stats.get("bytes_accessed"))
+            tally.bytes_accessed = tally.bytes_accessed if tally.bytes_accessed is not None else _number(span.stats.get("bytes_accessed")) or None
             tally.expression = tally.expression or span.expression
     out = [OpTime(name, module, t.occurrences, t.total_ps, t.self_ps, t.flops, t.bytes_accessed, t.expression) for (module, name), t in tallies.items()]
     return tuple(sorted(out, key=lambda op: (-op.self_ps, op.module, op.name)))
