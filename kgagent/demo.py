@@ -15,6 +15,7 @@ from pathlib import Path
 
 from kgagent.ask import Answer, why
 from kgagent.errors import Busy, CompileError, Unavailable, UsageError
+from kgagent.evidence.flame import flame_of
 from kgagent.executor import Preflight, VerifyReport, ensure_reference, preflight, verify
 from kgagent.graph import Graph, open_graph
 from kgagent.lanes import Lane, load_lane
@@ -77,7 +78,7 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
             say("verifying receipts", 0, 0)
             verified = verify(workspace, None)
             say("writing the wiki", 0, 0)
-            wiki = render(graph)
+            wiki = render(graph, draw=flame_of)
     files = [
         ("the graph as an Obsidian vault (open folder as vault)", workspace.wiki),
         ("its home page", workspace.wiki / "kgagent.md"),

@@ -123,13 +123,14 @@ def _render_rebuild(report: Any) -> str:
 @click.pass_obj
 def wiki(state: State, as_json: bool) -> None:
     """Write the Obsidian mirror of the graph; what people wrote stays byte for byte."""
+    from kgagent.evidence.flame import flame_of
     from kgagent.learn import connect
     from kgagent.wiki import render
 
     with open_graph(state.workspace, write=True) as graph, Progress(as_json) as progress:
         _, problems = connect(graph, progress)
         progress("writing pages")
-        report = render(graph)
+        report = render(graph, draw=flame_of)
     for problem in problems:
         narrate(f"concept page: {problem}")
     emit(

@@ -1,4 +1,4 @@
-"""Pages of compiles: what the compiler said, memory, and which instructions came and went with their source lines."""
+"""Pages of compiles and measured profiles: what the compiler said, memory, and which instructions came and went with their source lines."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from kgagent.wiki.text import block, code, prose, slug, table
 from kgagent.wiki.vault import Draft
 
 SHOWN = 40
+TIMED = 15
 
 
 def profile_name(node: Node) -> str:
@@ -46,6 +47,9 @@ def profile(facts: Facts, node: Node) -> Draft:
         table(["", ""], rows),
         f"## The compiler's words\n\n{block(_error(data['error']))}" if data.get("error") else "",
         f"## Memory\n\n{table(['what', 'size'], [[code(name), _size(value)] for name, value in sorted(memory.items())])}" if memory else "",
+        _measured(data),
+        _heaviest(facts, node),
+        _drawing(facts, node),
         _ops(facts, node, "removes", "Went"),
         _ops(facts, node, "adds", "Came"),
     ]
@@ -67,6 +71,53 @@ def _size(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return prose(json.dumps(value))
     return f"{value / 1048576:,.3f} MiB" if value >= 1024 else f"{value:g} B"
+
+
+def _measured(data: dict[str, Any]) -> str:
+    """What a trace says of each device; what it lacks is named."""
+    devices = data.get("devices")
+    if not isinstance(devices, list):
+        return ""  # a compile says how many devices, and ran on none
+    rows = [
+        [prose(str(d.get("name", ""))), prose(str(d.get("device_type", ""))), str(d.get("executions", "")), f"{d['busy_us']:,.3f} us", f"{d['op_us']:,.3f} us"]
+        for d in devices
+    ]
+    lacks = [f"Not in this trace for {prose(str(d.get('name', '')))}: {prose(', '.join(d['absent']))}." for d in devices if d.get("absent")]
+    head = f"{prose(str(data.get('remainder', '')))}."
+    return "\n\n".join(["## Measured", head, table(["device", "type", "executions", "busy", "in operations"], rows), *lacks])
+
+
+def _heaviest(facts: Facts, node: Node) -> str:
+    """The operations with most self time and their innermost lines."""
+    rows = facts.rows(
+        """SELECT o.name, json_extract(o.data, '$.op_class'), json_extract(o.data, '$.self_us'), json_extract(o.data, '$.share'),
+                  json_extract(o.data, '$.kernel_name'), json_extract(o.data, '$.line')
+           FROM edge e JOIN node o ON o.key = e.dst WHERE e.src = ? AND e.type = 'has_op' AND json_extract(o.data, '$.self_us') IS NOT NULL
+           ORDER BY 3 DESC, o.name""",
+        node.key,
+    )
+    lines = [
+        [
+            code(name),
+            prose(kind or ""),
+            f"{us:,.3f} us",
+            f"{100 * share:.1f}%",
+            code(kernel) if kernel else "",
+            code("/".join(line.split("/")[-2:])) if line else "",
+        ]
+        for name, kind, us, share, kernel, line in rows[:TIMED]
+    ]
+    text = table(["operation", "class", "self time", "share", "kernel", "source line"], lines)
+    return f"## Where the time goes\n\n{text}\n{more(len(rows), TIMED, code(f'kgagent evidence {node.id}'))}" if text else ""
+
+
+def _drawing(facts: Facts, node: Node) -> str:
+    """The flame graph beside the page; it says its own remainder."""
+    name = facts.drawings.get(node.id)
+    if name is None:
+        return ""
+    what = "self time" if node.data.get("unit") == "us" else "bytes written (predicted, not time)"
+    return f"## Flame graph\n\nBy source function, widths are {what}; what has no line is a box of its own.\n\n![flame graph]({name})"
 
 
 def _ops(facts: Facts, node: Node, type_: str, head: str) -> str:

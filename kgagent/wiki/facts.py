@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from kgagent.graph import Graph
@@ -16,6 +16,7 @@ class Facts:
     graph: Graph
     pages: dict[str, str]  # node id -> basename
     frontier: frozenset[int]  # keys of frontier experiments; the view ranks a whole lane, so it is read once
+    drawings: dict[str, str] = field(default_factory=dict)  # node id -> file name beside its page
 
     def link(self, id_: str, shown: str = "") -> str:
         """A wikilink to the node's page, or its id as code."""

@@ -13,6 +13,7 @@ from pathlib import Path
 from kgagent.graph import Graph, Node
 from kgagent.graph.store import NODE_COLUMNS, node_of
 from kgagent.wiki import code_pages, compile_pages, concept_pages, directory, home, lane_pages, obsidian, research_pages
+from kgagent.wiki.drawings import Draw, drawing_path, put_drawing
 from kgagent.wiki.facts import Facts
 from kgagent.wiki.vault import Conflict as Conflict
 from kgagent.wiki.vault import Draft, Vault
@@ -38,11 +39,11 @@ PAGES: dict[str, tuple[str, Callable[[Node], str], Callable[[Facts, Node], Draft
     "experiment": ("experiments", research_pages.research_name, research_pages.experiment),
     "profile": ("profiles", compile_pages.profile_name, compile_pages.profile),
 }
-PREFIXES = ("dir:", "src:", "kernel:", "lane:", "hyp:", "exp:", "compile:")
+PREFIXES = ("dir:", "src:", "kernel:", "lane:", "hyp:", "exp:", "compile:", "profile:")
 
 
-def render(graph: Graph) -> WikiReport:
-    """Bring the vault up to date with the graph."""
+def render(graph: Graph, *, draw: Draw | None = None) -> WikiReport:
+    """Bring the vault up to date with the graph; `draw` makes the drawing that stands beside a profile's page."""
     vault = Vault.scan(graph.workspace.wiki)
     nodes = _nodes(graph)
     vault.place(home.ID, "", "kgagent")
@@ -57,7 +58,8 @@ def render(graph: Graph) -> WikiReport:
     known = {node.id for node in nodes} | {home.ID, *(id_ for id_, _, _ in kernels.pages())}
     links = {id_: path.stem for id_, path in vault.by_id.items() if id_ in known}
     links |= {id_: path.stem for id_, path in concepts.items()}
-    facts = Facts(graph, links, frozenset(row[0] for row in graph.rows("SELECT experiment FROM frontier")))
+    drawings = _drawings(vault, graph, nodes, draw)
+    facts = Facts(graph, links, frozenset(row[0] for row in graph.rows("SELECT experiment FROM frontier")), drawings)
     for node in nodes:
         if node.kind in PAGES:
             vault.write(PAGES[node.kind][2](facts, node))
@@ -69,10 +71,25 @@ def render(graph: Graph) -> WikiReport:
     vault.write(home.home(facts))
     for id_ in sorted(vault.by_id):
         if id_.startswith(PREFIXES) and id_ not in known:
+            drawing = drawing_path(vault.by_id[id_])
             vault.remove(id_)
+            if id_ not in vault.by_id:
+                put_drawing(vault, drawing, "")
     obsidian.write_views(vault)
     vault.flush()
     return WikiReport(str(vault.root), tuple(vault.written), tuple(vault.removed), vault.unchanged, tuple(vault.conflicts))
+
+
+def _drawings(vault: Vault, graph: Graph, nodes: list[Node], draw: Draw | None) -> dict[str, str]:
+    """File names of the drawings by node, each brought up to date; none without somebody who draws."""
+    out: dict[str, str] = {}
+    for node in nodes if draw is not None else ():
+        if node.kind == "profile" and draw is not None:
+            svg, path = draw(graph, node.id), drawing_path(vault.by_id[node.id])
+            put_drawing(vault, path, svg)
+            if svg:
+                out[node.id] = path.name
+    return out
 
 
 def _nodes(graph: Graph) -> list[Node]:
