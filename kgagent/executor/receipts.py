@@ -107,6 +107,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8")
     except FileNotFoundError as error:
-        raise StorageError("a receipt is missing", where=str(path)) from error
+        what = "the list of a run's receipts is missing" if path.name == SUMS else f"a receipt is missing that {SUMS} names"
+        raise StorageError(what, where=str(path), hint="restore it from a copy") from error
     except (OSError, UnicodeDecodeError) as error:
         raise StorageError(f"a receipt can't be read: {error}", where=str(path)) from error

@@ -7,7 +7,7 @@ from typing import Any
 
 from kgagent.executor.receipts import Receipt, run_folder
 from kgagent.executor.records import Problem
-from kgagent.graph import open_graph
+from kgagent.graph import graph_is_lost, open_graph
 from kgagent.workspace import Workspace
 
 EXPERIMENT = """SELECT x.outcome, x.commit_sha, x.branch, v.verdict, c.speedup, c.ci_low, c.ci_high, c.noise_floor_frac, c.speedup_vs_reference
@@ -17,7 +17,7 @@ COMPARED = ("speedup", "ci_low", "ci_high", "noise_floor_frac", "speedup_vs_refe
 
 def row_problems(workspace: Workspace, chain: tuple[Receipt, ...], steps: dict[str, dict[str, Any]]) -> Iterator[Problem]:
     """Compare row by row; a graph that is gone is no problem, it can be rebuilt."""
-    if not workspace.graph_db.exists():
+    if graph_is_lost(workspace) or not workspace.graph_db.exists():
         return
     if not {"plan", "judge"} <= steps.keys():
         return  # told as missing receipts
@@ -55,7 +55,7 @@ def row_problems(workspace: Workspace, chain: tuple[Receipt, ...], steps: dict[s
 
 def unknown_experiments(workspace: Workspace) -> Iterator[Problem]:
     """Filed experiments whose receipts are gone."""
-    if not workspace.graph_db.exists():
+    if graph_is_lost(workspace) or not workspace.graph_db.exists():
         return
     with open_graph(workspace) as graph:
         ids = [row[0] for row in graph.rows("SELECT n.id FROM experiment e JOIN node n ON n.key = e.key WHERE e.filed = 1 AND e.origin = 'local'")]

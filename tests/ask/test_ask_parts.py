@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from graphs import AOT_CANDIDATE, AOT_REFERENCE, CANDIDATE, CPU, Built, build, config, experiment, line_of
+from graphs import AOT_CANDIDATE, AOT_REFERENCE, CANDIDATE, CPU, Built, build, compiled, config, experiment, line_of
 
 from kgagent.ask import why
 from kgagent.ask.question import read_question
@@ -162,3 +162,20 @@ def test_findings_hold_for_the_scope_they_name(built: Built) -> None:
         answer = why(graph, "why is chunked fast")
     assert not any(finding.kind == "experiment" for finding in answer.findings)
     assert CPU not in json.dumps([finding.text for finding in answer.findings])
+
+
+def test_a_compile_is_set_beside_what_it_was_compared_with(built: Built) -> None:
+    """On the CPU that is the frontier of its day; its tiles are square, and no length of the problem though another point has that length."""
+    tile = "f32[1,2,4,128,128]{4,3,2,1,0}"
+    with built.open(write=True) as graph, graph.transaction():
+        points = [{"name": "cpu", "seq": 1024, "head_dim": 64}, {"name": "tpu", "seq": 4096, "head_dim": 128}]
+        graph.put_nodes([NewNode("lane:attention", "lane", "attention", "lanes", data={"op_points": points})])
+        cpu = {"topology": "cpu", "label": "cpu", "op_point": "cpu"}
+        tiled = config(graph, "eeee0001", {"impl": "chunked", "block_q": 128})
+        compiled(graph, "compile:attention/cpu/eeee0001", tiled, {"fusion.9": ("fusion", tile, 65536, "")}, role="trial", **cpu)
+        mine = config(graph, "eeee0002", {"impl": "splash", "block_q": 64})
+        ops = {"fusion.10": ("fusion", "f32[8,1024,64]{2,1,0}", 2097152, "")}
+        compiled(graph, "compile:attention/cpu/eeee0002", mine, ops, against="compile:attention/cpu/eeee0001", role="trial", **cpu)
+    text = text_of(built, "why is splash fast", "compiled for cpu")
+    assert "against the compile of its baseline (block_q=128, impl=chunked)" in text
+    assert "[.., 128, 128] buffer" in text and "head_dim" not in text

@@ -129,3 +129,11 @@ def test_canonical_keeps_what_a_program_does() -> None:
 
 def test_fill_leaves_other_braces_alone() -> None:
     assert fill(r"f32\[{seq},{seq}\]{1,0} \d{2} {unknown}", {"seq": 8}) == r"f32\[8,8\]{1,0} \d{2} {unknown}"
+
+
+def test_a_guard_that_nothing_measures_is_refused(lane: Lane) -> None:
+    """Left out of the verdict silently, it would be a bound that never holds anything."""
+    check_rules(lane)
+    with pytest.raises(ConfigError, match="compile_ms") as caught:
+        check_rules(dataclasses.replace(lane, guards=(("compile_ms", 20.0),)))
+    assert "compile_s" in caught.value.hint and "lane.toml" in caught.value.where

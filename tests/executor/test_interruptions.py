@@ -17,6 +17,7 @@ from kgagent.errors import StorageError
 from kgagent.executor import ensure_reference, resume, verify
 from kgagent.executor.branches import repository
 from kgagent.executor.journal import Journal
+from kgagent.executor.workers import scratch_folder
 from kgagent.graph import open_graph
 from kgagent.workspace import Workspace, create_workspace
 from tests.executor.toy import write_toy
@@ -79,6 +80,33 @@ def test_an_edit_in_between_changes_nothing_that_was_begun(quick: Workspace) -> 
     with open_graph(quick, write=True) as graph:
         (report,) = resume(graph)
     assert report.outcome == "completed" and report.verdict in ("supported", "inconclusive"), report.reason
+
+
+def test_a_run_is_not_gone_on_with_elsewhere(quick: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A number of that machine must not be filed under the scope of this one."""
+    assert drive(quick.root, "seeds", "after") == -signal.SIGKILL
+    monkeypatch.setattr("kgagent.executor.memory.cores", lambda: 96)
+    with open_graph(quick, write=True) as graph:
+        (report,) = resume(graph)
+        assert resume(graph) == ()
+    assert (report.outcome, report.verdict, report.speedup) == ("cancelled", "invalid", None)
+    assert "96 cores" in report.reason
+    monkeypatch.undo()
+    assert verify(quick).problems == ()
+
+
+def test_scratch_of_killed_processes_goes(workspace: Workspace) -> None:
+    workspace.scratch.mkdir(exist_ok=True)
+    dead = subprocess.Popen([sys.executable, "-c", ""])
+    dead.wait()
+    old, recent, mine = (workspace.scratch / name for name in (f"run-{dead.pid}-old", f"run-{dead.pid}-recent", f"run-{os.getpid()}-mine"))
+    for folder in (old, recent, mine):
+        folder.mkdir()
+        (folder / "export").write_bytes(b"x")
+    for folder in (old, mine):
+        os.utime(folder, (time.time() - 7200, time.time() - 7200))
+    with scratch_folder(workspace):
+        assert not old.exists() and recent.exists() and mine.exists()
 
 
 def test_a_blocked_folder_is_one_error_and_then_goes_on(toy: Workspace) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from kgagent.errors import StorageError, UnknownThing
-from kgagent.executor import frontier, refile, run_experiment, verify
+from kgagent.executor import frontier, refile, resume, run_experiment, verify
 from kgagent.executor.receipts import SUMS, chain, read_chain, write_chain
 from kgagent.graph import open_graph
 from kgagent.lanes import load_lane
@@ -65,6 +65,8 @@ def test_a_flipped_bit_in_any_receipt_or_artefact_is_named(lived_in: Workspace) 
             assert problems, f"byte {place} of {file.name}"
             if file.name != SUMS:
                 assert any(str(file) in problem.where for problem in problems), f"byte {place} of {file.name}: {problems}"
+            else:  # the last receipt has none after it to vouch for it, so there both are named
+                assert any(SUMS in f"{problem.where} {problem.what}" for problem in problems), f"byte {place} of {file.name}: {problems}"
         file.write_bytes(whole)
     assert verify(lived_in).ok
 
@@ -155,3 +157,38 @@ def test_a_damaged_run_is_told_and_the_others_are_filed(lived_in: Workspace) -> 
             refile(graph)
         assert "toy-0003" in caught.value.what
         assert graph.value("SELECT count(*) FROM experiment WHERE filed = 1") >= 3
+
+
+def test_a_damaged_graph_is_named_beside_whole_receipts(lived_in: Workspace) -> None:
+    lived_in.graph_db.write_bytes(b"no database" * 1000)
+    report = verify(lived_in)
+    assert report.receipts == 25
+    (problem,) = report.problems
+    assert problem.where == str(lived_in.graph_db) and "damaged" in problem.what
+
+
+def test_a_run_whose_baseline_is_lost_says_so(lived_in: Workspace) -> None:
+    (lived_in.runs / "toy-0001" / "00-plan.json").unlink()
+    lived_in.graph_db.unlink()
+    with open_graph(lived_in, write=True) as graph, pytest.raises(StorageError) as caught:
+        refile(graph)
+    assert "it was measured against exp:toy/0001, which is not there (exp:toy/0002)" in caught.value.what
+
+
+def test_receipts_that_lead_out_of_the_lane_are_not_followed(lived_in: Workspace, tmp_path: Path) -> None:
+    folder = lived_in.runs / "toy-0002"
+    steps = [(receipt.step, receipt.told) for receipt in read_chain(folder)]
+    dict(steps)["plan"]["artefacts"]["file:../../../escaped.py"] = dict(steps)["plan"]["artefacts"]["file:candidate.py"]
+    write_chain(lived_in, "exp:toy/0002", chain("exp:toy/0002", steps))
+    problems = [problem.what for problem in verify(lived_in, "toy/0002").problems]
+    assert any("outside the lane" in what for what in problems), problems
+
+
+def test_a_damaged_journal_is_called_so(lived_in: Workspace) -> None:
+    lived_in.journal_db.write_bytes(b"no database" * 1000)
+    with open_graph(lived_in, write=True) as graph, pytest.raises(StorageError, match="the journal is damaged") as caught:
+        resume(graph)
+    assert "raw/runs" in caught.value.hint
+    lived_in.journal_db.unlink()
+    with open_graph(lived_in, write=True) as graph:
+        assert resume(graph) == ()
