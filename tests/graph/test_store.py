@@ -181,6 +181,19 @@ def test_a_hub_is_capped_and_says_so(graph: Graph) -> None:
     assert around.more == (("sym:hub calls (in)", 35),)
 
 
+@pytest.mark.parametrize("count", [10, 60, 199, 200, 500])
+def test_a_cap_counts_the_rest_whether_hub_or_not(graph: Graph, count: int) -> None:
+    graph.put_nodes(nodes("sym:hub", *[f"sym:n{i}" for i in range(count)]))
+    graph.put_edges([NewEdge(f"sym:n{i}", "calls" if i % 2 else "uses", "sym:hub", "test") for i in range(count)])
+    around = neighbors(graph, "sym:hub", cap=7)
+    shown = {t: sum(n.edge.type == t for n in around.neighbors) for t in ("calls", "uses")}
+    more = dict(around.more)
+    assert shown["calls"] + more.get("sym:hub calls (in)", 0) == count // 2
+    assert shown["uses"] + more.get("sym:hub uses (in)", 0) == count - count // 2
+    only = neighbors(graph, "sym:hub", types=["uses"], cap=7)
+    assert {n.edge.type for n in only.neighbors} == {"uses"}
+
+
 def test_two_hops_do_not_come_back(graph: Graph) -> None:
     graph.put_nodes(nodes("sym:a", "sym:b", "sym:c"))
     graph.put_edges([NewEdge("sym:a", "calls", "sym:b", "test"), NewEdge("sym:b", "calls", "sym:c", "test")])
