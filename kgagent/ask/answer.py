@@ -11,8 +11,10 @@ from kgagent.ask.records import Answer, Here
 from kgagent.ask.resolve import Subject, nearest, resolve
 from kgagent.ask.trail import Disk, steps
 from kgagent.ask.trials import configurations, counted_trials, trials
-from kgagent.ask.wording import counted, listed
+from kgagent.ask.wording import clipped, counted, listed
 from kgagent.graph import Graph
+
+SHOWN_WORDS = 120  # the record holds the whole question
 
 
 def why(graph: Graph, question: str) -> Answer:
@@ -67,7 +69,7 @@ def _nothing(graph: Graph, asked: Question, here: Here) -> Answer:
     words = " ".join([*asked.ids, *asked.terms])
     ingested = graph.value("SELECT 1 FROM source s JOIN node n ON n.key = s.key WHERE n.id <> 'src:concepts' LIMIT 1") is not None
     notes = () if ingested else ("no source was ingested yet: kgagent ingest pkg:jax/experimental/pallas",)
-    unknown = (f'nothing in the graph is called "{words}"',)
+    unknown = (f'nothing in the graph is called "{clipped(words, SHOWN_WORDS)}"',)
     return Answer(asked.text, None, here, (), unknown, nearest(graph, [*asked.terms, *asked.ids]), (), notes)
 
 

@@ -105,6 +105,8 @@ def resolve(graph: Graph, asked: Question, here: Here) -> Subject | None:
     direct = [node for node in (graph.node(id_) for id_ in asked.ids) if node is not None]
     if direct:
         return _around(graph, direct[0], direct[0].name, here, named, (), ())
+    if not terms:
+        return None  # an id that no node has
     unmatched = tuple(term for term in terms if not any(named.matching(kind, [term]) for kind in NAMED))
     matches = {kind: named.matching(kind, terms) for kind in NAMED}
     best = max((count for found in matches.values() for count, _ in found), default=0)
@@ -138,6 +140,8 @@ def resolve(graph: Graph, asked: Question, here: Here) -> Subject | None:
 
 def _by_symbol(graph: Graph, terms: Sequence[str], here: Here, named: _Named) -> Subject | None:
     """A symbol, knob, flag or experiment whose own name has all the words."""
+    if not any(len(term) > 1 and not term.isdigit() for term in terms):
+        return None  # a digit is a part of too many names to mean one
     for hit in find(graph, " ".join(terms), limit=10):
         if hit.why in ("id", "name") and hit.node.kind not in ("op", "line", "file", "measurement", "verdict", "claim"):
             return _around(graph, hit.node, " ".join(terms), here, named, (), ())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -62,6 +63,8 @@ class Disk:
 
     def _count(self, path: str) -> int | None:
         try:
+            if not stat.S_ISREG(os.stat(path).st_mode):
+                return None  # opening a pipe would wait for somebody to write
             with open(path, "rb") as handle:
                 data = handle.read()
                 mtime_ns = os.fstat(handle.fileno()).st_mtime_ns

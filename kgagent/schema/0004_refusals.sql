@@ -23,7 +23,7 @@ BEGIN SELECT RAISE(ABORT, 'refused: a lane with experiments keeps its kind; name
 CREATE TRIGGER ruling_kept BEFORE UPDATE ON ruling
 BEGIN SELECT RAISE(ABORT, 'refused: a ruling is not edited'); END;
 
--- The text that readers see of a filed experiment is part of it, and so are the relations it states.
+-- The text that readers see of a filed experiment is part of it, and what it supports is not turned round.
 CREATE TRIGGER node_filed BEFORE UPDATE OF id, kind, name, doc, data ON node
 WHEN old.kind IN ('experiment', 'verdict', 'measurement')
      AND (old.id <> new.id OR old.kind <> new.kind OR old.name <> new.name OR old.doc <> new.doc OR old.data IS NOT new.data)
@@ -34,9 +34,6 @@ CREATE TRIGGER edge_verdict_changed BEFORE UPDATE OF src, dst, type ON edge
 WHEN (new.type IN ('supports', 'refutes') OR old.type IN ('supports', 'refutes')) AND (old.src <> new.src OR old.dst <> new.dst OR old.type <> new.type)
      AND (EXISTS (SELECT 1 FROM experiment e WHERE e.key = new.src) OR EXISTS (SELECT 1 FROM experiment e WHERE e.key = old.src))
 BEGIN SELECT RAISE(ABORT, 'refused: what an experiment supports or refutes is not edited'); END;
-CREATE TRIGGER edge_verdict_gone BEFORE DELETE ON edge
-WHEN old.type IN ('supports', 'refutes') AND EXISTS (SELECT 1 FROM experiment e WHERE e.key = old.src AND e.filed = 1)
-BEGIN SELECT RAISE(ABORT, 'refused: a filed experiment is not edited; rerun it'); END;
 CREATE TRIGGER edge_other_verdict BEFORE INSERT ON edge
 WHEN new.type IN ('supports', 'refutes') AND EXISTS (SELECT 1 FROM experiment e WHERE e.key = new.src)
      AND (SELECT n.kind FROM node n WHERE n.key = new.dst) = 'hypothesis'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -179,3 +180,23 @@ def test_a_compile_is_set_beside_what_it_was_compared_with(built: Built) -> None
     text = text_of(built, "why is splash fast", "compiled for cpu")
     assert "against the compile of its baseline (block_q=128, impl=chunked)" in text
     assert "[.., 128, 128] buffer" in text and "head_dim" not in text
+
+
+@pytest.mark.parametrize("question", ["why is kernel:nope fast", '" OR 1=1', "why is exp:attention/9999 slow", "why is " + "a" * 5000 + " fast"])
+def test_what_names_nothing_is_answered_as_nothing(built: Built, question: str) -> None:
+    with built.open() as graph:
+        answer = why(graph, question)
+    assert answer.subject is None and answer.findings == ()
+    assert answer.unknown and all(len(text) < 200 for text in answer.unknown)
+    assert answer.question == question.strip()
+
+
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(built: Built) -> None:
+    with built.open() as graph:
+        cited = {citation.path for finding in why(graph, "why is splash fast").findings for citation in finding.citations}
+        path = Path(next(path for path in sorted(cited) if path.endswith(".py")))
+        path.unlink()
+        os.mkfifo(path)
+        answer = why(graph, "why is splash fast")
+    assert str(path) not in {citation.path for finding in answer.findings for citation in finding.citations}
+    assert any(str(path) in note for note in answer.notes)

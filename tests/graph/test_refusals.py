@@ -319,7 +319,6 @@ EDITS = [
     "UPDATE node SET name = 'refuted' WHERE kind = 'verdict'",
     "UPDATE node SET doc = '0.1 ms' WHERE kind = 'measurement'",
     "UPDATE edge SET type = 'refutes' WHERE type = 'supports'",
-    "DELETE FROM edge WHERE type = 'supports'",
     "UPDATE hypothesis SET falsification = 'whatever happened'",
     "UPDATE hypothesis SET predicted_signal = 'what was seen'",
     "UPDATE hypothesis SET expected_gain = 1.0",
