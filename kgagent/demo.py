@@ -68,7 +68,7 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
         workspace = Workspace(root)
         write_atomic(workspace.scratch / DEMO_FILE, b"made by kgagent demo; the next demo sets this folder aside\n")
         with open_graph(workspace, write=True) as graph:
-            learned = learn(graph, SOURCES, progress=say)
+            learned = learn(graph, (*SOURCES, str(workspace.lanes / LANE)), progress=say)  # the lane's own lines lead to concepts too
             lane = load_lane(workspace, LANE)
             ensure_reference(graph, lane, progress=line)
             finished = loop(graph, lane, experiments=experiments, progress=line)

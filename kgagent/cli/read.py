@@ -15,6 +15,8 @@ from kgagent.graph import find as find_nodes
 from kgagent.graph import neighbors as walk
 
 HIDDEN_DATA = {"external"}
+MOST_STEPS = 8
+ENDS, ENDS_OF_TYPES = 200, 5000  # ends followed a node on the way to --to: a hub's are many, those of a chosen type matter
 USES_SHOWN = 4
 
 
@@ -105,7 +107,7 @@ def _line(node: Node, line: int, how: str) -> str:
 @click.argument("name")
 @click.option("--to", "goal", help="Show the shortest path to this node instead.")
 @click.option("--hops", default=1, show_default=True, type=click.IntRange(1, 4))
-@click.option("--type", "types", multiple=True, help="Only these edge types.")
+@click.option("--type", "types", multiple=True, help="Only these edge types; may be repeated, and with --to names the way.")
 @click.option("--direction", type=click.Choice(["both", "out", "in"]), default="both", show_default=True)
 @click.option("--cap", default=25, show_default=True, type=click.IntRange(1, 100000), help="Most ends shown per node, type and direction.")
 @json_option
@@ -115,9 +117,10 @@ def neighbors(state: State, name: str, goal: str | None, hops: int, types: tuple
     with open_graph(state.workspace) as graph:
         node = resolve(graph, name)
         if goal:
-            path = shortest_path(graph, node.id, resolve(graph, goal).id, max_hops=8)
+            path = shortest_path(graph, node.id, resolve(graph, goal).id, types=types, max_hops=MOST_STEPS, cap=ENDS_OF_TYPES if types else ENDS)
             if not path:
-                raise UnknownThing(f"no path of at most 8 steps from {node.id} to {goal}")
+                kinds = f" along {', '.join(types)}" if types else ""
+                raise UnknownThing(f"no path of at most {MOST_STEPS} steps{kinds} from {node.id} to {goal}", hint="kgagent neighbors shows what each leads to")
             emit(
                 path,
                 as_json,

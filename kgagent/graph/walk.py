@@ -90,8 +90,10 @@ def _types(graph: Graph, key: int, column: str) -> list[str]:
         found.append(type_)
 
 
-def shortest_path(graph: Graph, start: str, goal: str, *, max_hops: int = 5, cap: int = 200) -> tuple[Edge, ...]:
-    """The fewest edges from one node to another, direction ignored; () where `max_hops` don't suffice."""
+def shortest_path(graph: Graph, start: str, goal: str, *, types: Sequence[str] = (), max_hops: int = 5, cap: int = 200) -> tuple[Edge, ...]:
+    """The fewest edges from one node to another, only of `types` where any are given, direction ignored; () where `max_hops` don't suffice."""
+    type_sql = "AND type IN (SELECT value FROM json_each(?))" if types else ""
+    type_values = (json.dumps(list(types)),) if types else ()
     source, target = graph.need(start).key, graph.need(goal).key
     came: dict[int, tuple[int, int]] = {}
     seen, frontier = {source}, [source]
@@ -99,8 +101,9 @@ def shortest_path(graph: Graph, start: str, goal: str, *, max_hops: int = 5, cap
         following: list[int] = []
         for key in frontier:
             rows = graph.rows(
-                "SELECT * FROM (SELECT key, dst FROM edge WHERE src = ? LIMIT ?) UNION ALL SELECT * FROM (SELECT key, src FROM edge WHERE dst = ? LIMIT ?)",
-                key, cap, key, cap,
+                f"""SELECT * FROM (SELECT key, dst FROM edge WHERE src = ? {type_sql} LIMIT ?)
+                    UNION ALL SELECT * FROM (SELECT key, src FROM edge WHERE dst = ? {type_sql} LIMIT ?)""",
+                key, *type_values, cap, key, *type_values, cap,
             )  # fmt: skip
             for edge_key, other in rows:
                 if other not in seen:
