@@ -42,7 +42,9 @@ def columns_of(header: list[str]) -> dict[int, str]:
 
 
 def row_of(cells: list[str], columns: dict[int, str]) -> Row:
-    return {column: _CELL_LINK.sub(r"\1", cells[position]).strip().strip("`") for position, column in columns.items() if position < len(cells)}
+    plain = (cell.encode("utf-8", "replace").decode() for cell in cells)  # JSON may spell half a character
+    values = [_CELL_LINK.sub(r"\1", cell).strip().strip("`") for cell in plain]
+    return {column: values[position] for position, column in columns.items() if position < len(values)}
 
 
 def from_csv(text: str) -> list[list[object]]:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from kgagent.ingest.documents import KINDS, read_document
 from kgagent.ingest.facts import read_python
 from kgagent.ingest.modules import pack
-from kgagent.ingest.shapes import Parsed
+from kgagent.ingest.shapes import FAULTS, Parsed
 from kgagent.objects import Objects, sha256_hex
 
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
@@ -38,6 +38,16 @@ def parse(task: Task) -> Parsed:
     except OSError as error:
         return failed(task, "", 0, f"can't be read: {error.strerror}")
     sha = task.disk if task.stored else objects.put(data, durable=False)
+    try:
+        return extract(task, data, sha)
+    except RecursionError:
+        return failed(task, sha, len(data), "nested too deeply to read")
+    except FAULTS as error:
+        return failed(task, sha, len(data), f"a fault in reading it: {type(error).__name__}: {error}")
+
+
+def extract(task: Task, data: bytes, sha: str) -> Parsed:
+    """What a file's bytes hold; a file that isn't what its name says is skipped with the reason."""
     text, problem = as_utf8(data)
     if problem:
         return failed(task, sha, len(data), problem)
@@ -45,10 +55,7 @@ def parse(task: Task) -> Parsed:
     if kind is not None:
         symbols, facts_of_text = read_document(text.decode(), kind)
         return Parsed(task.number, sha, len(data), "ok", "", "", symbols, b"", pack(facts_of_text), {})
-    try:
-        symbols, surface, facts, tunables, root = read_python(text, task.module, task.is_package, task.submodules)
-    except RecursionError:
-        return failed(task, sha, len(data), "nested too deeply to read")
+    symbols, surface, facts, tunables, root = read_python(text, task.module, task.is_package, task.submodules)
     status, reason = "ok", ""
     if root.has_error:
         line, lost = errors_in(root)
@@ -78,7 +85,7 @@ def as_utf8(data: bytes) -> tuple[bytes, str]:
                 name = found.group(1).decode("ascii", "replace")
                 try:
                     return data.decode(name).encode("utf-8"), ""
-                except (LookupError, UnicodeDecodeError):
+                except (LookupError, ValueError):
                     return b"", f"not {name}, as its coding line says"
         return b"", f"not UTF-8 (byte {error.start}), and no coding line says otherwise"
 

@@ -10,10 +10,11 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import kgagent
 from kgagent.errors import IngestError, KgError
-from kgagent.ingest.parse import Task, parse
+from kgagent.ingest.parse import Task, failed, parse
 from kgagent.ingest.shapes import Parsed
 from kgagent.ingest.worker import receive, send
 
@@ -21,6 +22,15 @@ from kgagent.ingest.worker import receive, send
 ALONE_BYTES = 1_500_000
 BATCH_BYTES = 200_000
 PROCESSES = 2
+MAX_DEATHS = 3  # of parsing processes; beyond, it is the machine and not a file
+
+
+class Death(NamedTuple):
+    """The end of a parsing process, with the files it held."""
+
+    reason: str
+    batch: list[Task]
+
 
 Sized = tuple[Task, int]  # a task and its file's size in bytes
 
@@ -34,19 +44,36 @@ class Reader:
         self._stash: list[list[Parsed]] = [[] for _ in sources]
         self._workers: list[subprocess.Popen[bytes]] = []
         self._todo: queue.SimpleQueue[tuple[int, list[Task]]] = queue.SimpleQueue()
-        self._done: queue.SimpleQueue[tuple[int, list[Parsed] | BaseException]] = queue.SimpleQueue()
+        self._done: queue.SimpleQueue[tuple[int, list[Parsed] | KgError | Death]] = queue.SimpleQueue()
         self.alone = processes < 2 or sum(size for tasks in sources for _, size in tasks) <= ALONE_BYTES
         self._processes = processes
+        self._deaths = 0
 
     def __enter__(self) -> Reader:
         if not self.alone:
             for number, tasks in enumerate(self._sources):
                 for batch in batches(tasks):
                     self._todo.put((number, batch))
-            self._workers = [_start() for _ in range(self._processes)]
-            for worker in self._workers:
-                threading.Thread(target=_drive, args=(worker, self._todo, self._done), daemon=True).start()
+            for _ in range(self._processes):
+                self._hire()
         return self
+
+    def _hire(self) -> None:
+        worker = _start()
+        self._workers.append(worker)
+        threading.Thread(target=_drive, args=(worker, self._todo, self._done), daemon=True).start()
+
+    def _bury(self, owner: int, death: Death) -> None:
+        """Read the files a dead process held one by one, by another process; the file that ends that one too is skipped."""
+        self._deaths += 1
+        if self._deaths > MAX_DEATHS:
+            raise IngestError("a parsing process died", where=death.reason, hint="run it again; kgagent doctor shows how much memory is free")
+        if len(death.batch) == 1:
+            self._stash[owner].append(failed(death.batch[0], "", 0, f"reading it ended the parsing process ({death.reason})"))
+        else:
+            for task in death.batch:
+                self._todo.put((owner, [task]))
+        self._hire()
 
     def __exit__(self, *_: object) -> None:
         for worker in self._workers:
@@ -71,9 +98,10 @@ class Reader:
                 owner, got = self._done.get()
                 if isinstance(got, KgError):
                     raise got
-                if isinstance(got, BaseException):
-                    raise IngestError("a parsing process died", where=str(got), hint="run it again; kgagent doctor shows how much memory is free") from got
-                self._stash[owner] += got
+                if isinstance(got, Death):
+                    self._bury(owner, got)
+                else:
+                    self._stash[owner] += got
 
 
 def batches(tasks: Sequence[Sized]) -> list[list[Task]]:
@@ -100,7 +128,7 @@ def _start() -> subprocess.Popen[bytes]:
 def _drive(
     worker: subprocess.Popen[bytes],
     todo: queue.SimpleQueue[tuple[int, list[Task]]],
-    done: queue.SimpleQueue[tuple[int, list[Parsed] | BaseException]],
+    done: queue.SimpleQueue[tuple[int, list[Parsed] | KgError | Death]],
 ) -> None:
     """Feed one worker until nothing is left; a dead one is reported with the batch it took along."""
     assert worker.stdin is not None and worker.stdout is not None
@@ -113,9 +141,9 @@ def _drive(
             send(worker.stdin, batch)
             got = receive(worker.stdout)
         except (OSError, EOFError, ValueError) as error:
-            done.put((number, error))
+            done.put((number, Death(str(error), batch)))
             return
         if got is None:
-            done.put((number, EOFError(f"it ended with {worker.poll()}")))
+            done.put((number, Death(f"it ended with {worker.wait()}", batch)))
             return
         done.put((number, got))

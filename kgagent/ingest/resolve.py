@@ -63,6 +63,7 @@ class Resolver:
             self._starred.clear()
         self.home = source
         self.consulted = set()
+        self._open.clear()  # a fault in the file before may have left questions open
 
     def resolve(self, target: str) -> Symbols:
         """The symbols a target may mean; () when a known class or module has no such member.

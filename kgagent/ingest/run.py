@@ -19,7 +19,7 @@ from kgagent.ingest.manifest import read_manifests, stored_files, write_manifest
 from kgagent.ingest.parse import Task, parse
 from kgagent.ingest.pool import Reader, Sized
 from kgagent.ingest.records import IngestReport, Skipped
-from kgagent.ingest.shapes import Parsed
+from kgagent.ingest.shapes import FAULTS, Parsed
 from kgagent.ingest.sources import Source, locate
 from kgagent.ingest.update import Update
 from kgagent.ingest.walk import files_of
@@ -62,12 +62,37 @@ def _job(graph: Graph, source: Source, files: list[Change], skipped: list[Skippe
 
 
 def _run(graph: Graph, jobs: list[_Job], progress: Progress | None) -> tuple[IngestReport, ...]:
+    """Every job; one that can't be read costs itself alone and is told at the end, when the others are whole."""
     say = progress or (lambda step, done, total: None)
-    reports = []
+    reports: list[IngestReport] = []
+    failed: list[IngestError] = []
     with quiet_collector(), Reader([tasks_of(graph, job.plan.read) for job in jobs]) as reader:
         for number, job in enumerate(jobs):
-            reports.append(_one(graph, job, reader, number, say))
+            try:
+                reports.append(_one(graph, job, reader, number, say))
+            except IngestError as error:
+                failed.append(error)
+            except FAULTS as error:
+                told = IngestError(f"{job.source.locator} can't be read, by a fault of this program: {type(error).__name__}: {error}",
+                                   where=place_of(error), hint="leave that source out, and report it with this message")  # fmt: skip
+                told.__cause__ = error
+                failed.append(told)
+    if failed and len(jobs) > 1:
+        others = f"; read: {', '.join(report.name for report in reports)}" if reports else ""
+        raise IngestError(
+            f"{len(failed)} of {len(jobs)} sources can't be read: {failed[0].what}{others}", where=failed[0].where, hint=failed[0].hint
+        ) from failed[0]
+    if failed:
+        raise failed[0]
     return tuple(reports)
+
+
+def place_of(error: BaseException) -> str:
+    """The file and line of this program where an error came from."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return f"{Path(trace.tb_frame.f_code.co_filename).name}:{trace.tb_lineno}" if trace is not None else ""
 
 
 def _one(graph: Graph, job: _Job, reader: Reader, number: int, say: Progress) -> IngestReport:

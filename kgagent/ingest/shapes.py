@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 # Bumped when facts change their shape: stored facts of another version are read from source again.
 FACTS_VERSION = 1
 
+# What a fault in reading one file may raise: it costs that file, never its source. Interrupts and refusals pass.
+FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, TypeError, ValueError)
+
 # Kinds of definitions.
 MODULE, CLASS, FUNCTION, CONSTANT, FIELD, REEXPORT, SECTION = "m", "c", "f", "k", "d", "r", "s"
 

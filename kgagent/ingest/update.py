@@ -15,11 +15,13 @@ from kgagent.ingest.compare import Change, Plan
 from kgagent.ingest.copies import tie_copies
 from kgagent.ingest.modules import Module, Modules, unpack
 from kgagent.ingest.records import IngestReport, Skipped
-from kgagent.ingest.relate import Relation, Relator, defines
+from kgagent.ingest.relate import Related, Relation, Relator, defines
 from kgagent.ingest.resolve import Resolver
-from kgagent.ingest.shapes import FACTS_VERSION, Parsed
+from kgagent.ingest.shapes import FACTS_VERSION, FAULTS, Parsed
 from kgagent.ingest.sweep import Sweep
 from kgagent.ingest.write import Writer, clear_file, knob_id
+
+UNRESOLVED_FILE = "its references are not resolved: "
 
 
 class Update:
@@ -30,6 +32,7 @@ class Update:
         self.passed_over = skipped
         self.started = time.perf_counter()
         self.resolved_again = 0
+        self.key = 0  # of the source's node, once that is written
         self.data: dict[str, Any] = plan.data
         self.moved: set[str] = set()  # dotted names of modules that are new, gone, or look different
         self.touched: dict[int, tuple[Module, str]] = {}  # files to resolve: key → module, path
@@ -192,12 +195,36 @@ class Update:
                 clear_file(self.graph.db, file)
             packed = self.facts.pop(file, None) or self.graph.value("SELECT facts FROM file WHERE key = ?", file)
             if packed:
-                self.relate_file(relator, file, module, path, unpack(packed))
+                self.relate_or_tell(relator, file, module, path, packed)
             self.say(f"resolving {self.source.name}", done, len(self.touched))
 
-    def relate_file(self, relator: Relator, file: int, module: Module, path: str, facts: dict[str, Any]) -> None:
+    def relate_or_tell(self, relator: Relator, file: int, module: Module, path: str, packed: bytes) -> None:
+        """One file's edges; a fault in working them out leaves its symbols without edges, and its row says so."""
+        try:
+            facts = unpack(packed)
+            related = relator.relate(facts, module, path)
+        except FAULTS as error:
+            self.tell(file, "partial", f"{UNRESOLVED_FILE}{type(error).__name__}: {error}")
+            ids = (id_ for (id_,) in self.graph.rows("SELECT id FROM node WHERE file = ? AND made_by = 'ingest' AND kind IN ('symbol', 'knob')", file))
+            self.sweep.keep(ids)
+            return
+        if file not in self.fresh and str(self.graph.value("SELECT reason FROM file WHERE key = ?", file)).startswith(UNRESOLVED_FILE):
+            self.tell(file, "ok", "")
+        lost = self.relate_file(related, file, module, facts)
+        if lost:
+            self.tell(file, "partial", f"{UNRESOLVED_FILE}{len(lost)} edges lead nowhere, the first: {lost[0].src} {lost[0].type} {lost[0].dst}")
+
+    def tell(self, file: int, status: str, reason: str) -> None:
+        """Note on a file, of this source or another, how far it was read."""
+        self.graph.execute("UPDATE file SET status = ?, reason = ? WHERE key = ?", status, reason, file)
+        path = self.graph.value("SELECT path FROM file WHERE key = ? AND source = ?", file, self.key)
+        for change in self.plan.files:
+            if change.path == path:
+                change.status, change.reason = status, reason
+
+    def relate_file(self, related: Related, file: int, module: Module, facts: dict[str, Any]) -> list[Relation]:
+        """Writes what one file's facts mean; returns the edges that could not be written."""
         db, writer = self.graph.db, self.writer
-        related = relator.relate(facts, module, path)
         writer.put_flags(facts["flags"], [module.symbol_id(qual) for qual in facts["quals"]], file)
         for id_, dotted in related.externals.items():
             writer.put_external(id_, dotted)
@@ -211,12 +238,13 @@ class Update:
         self.sweep.keep(ids)
         self.sweep.keep(relation.dst for relation in relations if relation.dst.startswith(("knob:", "kernel:")))
         db.executemany("INSERT INTO depends(module, file) VALUES (?, ?)", [(name, file) for name in sorted(related.consulted)])
-        writer.put_relations(relations, file)
+        lost = writer.put_relations(relations, file)
         self.put_frameworks(related.frameworks, ids, file)
         said = {"module": module.name, "calls": related.calls, "unresolved": related.unresolved}
         if module.document:
             said = {"sections": len(ids), "catalogue": len(facts["catalogue"]), "tuning": facts["tuning"]}
         db.execute("UPDATE node SET data = ? WHERE key = ?", (json.dumps(said), file))
+        return lost
 
     def put_frameworks(self, frameworks: dict[int, str], ids: list[str], file: int) -> None:
         """Which classes are Flax modules; an earlier answer is taken back, since a base may have changed elsewhere."""

@@ -59,6 +59,9 @@ def _walk(folder: str, relative: str, suffixes: tuple[str, ...], skipped: list[S
         return
     for entry in entries:
         path = f"{relative}/{entry.name}" if relative else entry.name
+        if not entry.name.isascii() and (shown := os.fsencode(path).decode("utf-8", "replace")) != path:
+            skipped.append(Skipped(shown, "its name is not UTF-8"))
+            continue
         try:
             if entry.is_dir():
                 if entry.name not in SKIPPED_FOLDERS and not entry.name.endswith((".dist-info", ".egg-info")) and not entry.name.startswith("."):

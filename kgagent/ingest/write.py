@@ -10,7 +10,6 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from kgagent.errors import StorageError
 from kgagent.graph import Graph
 from kgagent.graph.words import split_identifier
 from kgagent.ingest.launches import Launch
@@ -158,17 +157,18 @@ class Writer:
 
     # edges and typed rows
 
-    def put_relations(self, relations: Iterable[Relation], file: int) -> int:
-        """Edges that stand in a file; both ends are queued or known by now."""
+    def put_relations(self, relations: Iterable[Relation], file: int) -> list[Relation]:
+        """Edges that stand in a file; both ends are queued or known by now. Returns those with an end that nobody knows."""
         keys = self._keys
-        rows = []
+        rows, lost = [], []
         for relation in relations:
             src, dst = keys.get(relation.src) or self.known(relation.src), keys.get(relation.dst) or self.known(relation.dst)
             if src is None or dst is None:
-                raise StorageError(f"an edge to nowhere: {relation.src} {relation.type} {relation.dst}", hint="please report this, with the source ingested")
+                lost.append(relation)
+                continue
             rows.append((src, relation.type, dst, file, relation.line, relation.how, json.dumps({"role": relation.role}) if relation.role else None))
         self.db.executemany("INSERT INTO edge(src, type, dst, file, line, how, made_by, data) VALUES (?, ?, ?, ?, ?, ?, 'ingest', ?)", rows)
-        return len(rows)
+        return lost
 
     def put_externals(self, related: Related) -> None:
         for id_, dotted in related.externals.items():
