@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,13 @@ sys.path.insert(0, str(ROOT))
 
 from kgagent.compiler import aot_compile, compiler_status  # noqa: E402
 from kgagent.evidence.diff import diff  # noqa: E402
-from kgagent.evidence.flame import flame  # noqa: E402
+from kgagent.evidence.flame import Box, flame  # noqa: E402
 from kgagent.evidence.gap import by_class, by_line, gap  # noqa: E402
 from kgagent.evidence.hlo import Module, parse_hlo  # noqa: E402
 from kgagent.evidence.hlo_proto import modules_in_trace  # noqa: E402
 from kgagent.evidence.llo import dump_files, read_schedule  # noqa: E402
 from kgagent.evidence.mosaic import body_of  # noqa: E402
+from kgagent.evidence.mosaic_dump import mosaic_files, read_program  # noqa: E402
 from kgagent.evidence.weigh import weigh_module, weigh_profile  # noqa: E402
 from kgagent.evidence.xplane import read_profile, trace_files  # noqa: E402
 
@@ -136,7 +138,20 @@ def fixture(bars: Bars, folder: Path) -> None:
     (files,) = dump_files(folder / "jf_dump")
     schedule = read_schedule(files)
     bars.bar("fixture: bundles", schedule.bundles, 2705, exact=True)
+    slots = {slot.unit: slot for slot in schedule.slots}
+    bars.bar("fixture: MXU slots filled", slots["MXU"].used, 4036, exact=True)
+    bars.bar("fixture: vector spills and fills", [schedule.vector_spills, schedule.vector_fills], [0, 0], exact=True)
+    bars.bar("fixture: VMEM allocated, bytes", schedule.vmem_bytes, 9510912, exact=True)
+    (program,) = (read_program(found) for found in mosaic_files(folder / "mosaic_dump"))
+    bars.bar("fixture: grid by the Mosaic dump", list(program.grid or ()), [4, 2, 2], exact=True)
+    bars.bar("fixture: blocks by the Mosaic dump", [list(window) for window in program.windows], [[512, 512], [512, 1024], [512, 1024]], exact=True)
     bars.bar("fixture: time with a line", weighed.attributed / weighed.total, 0.97)
+
+
+def below(box: Box) -> Iterator[Box]:
+    for child in box.children.values():
+        yield child
+        yield from below(child)
 
 
 def train_step(bars: Bars) -> None:
@@ -154,7 +169,11 @@ def train_step(bars: Bars) -> None:
             found = weighed[kind]
             bars.bar(f"Flax {kind}: time with a line", found.attributed / found.total, 0.97)
             bars.bar(f"Flax {kind}: time with a frame in the model's file", found.share_within("train_model.py"), 0.95)
-            flames = sum(child.weight for child in flame(found).children.values())
+            tree = flame(found)
+            named = {box.name for box in below(tree) if box.file.endswith("train_model.py")}
+            wanted = {"Block.__call__", kind, "train_step"}
+            bars.bar(f"Flax {kind}: model functions missing from the flame graph", sorted(wanted - named), [], exact=True)
+            flames = sum(child.weight for child in tree.children.values())
             bars.bar(f"Flax {kind}: flame graph / total - 1", abs(flames / found.total - 1), 1e-9, at_least=False)
         for key in (by_class, by_line):
             rows = gap(weighed["unrolled"], weighed["scanned"], key).rows
@@ -176,6 +195,8 @@ def attention(bars: Bars) -> None:
     change = diff(einsum, splash)
     scores = [buffer for buffer in change.buffers_went if buffer.shape == "f32[8,2048,2048]"]
     bars.bar("attention: score buffers that vanish, with their line", sum(bool(buffer.line) for buffer in scores), 1)
+    back = diff(splash, einsum)
+    bars.bar("attention: the same score buffers the other way round", sum(b.shape == "f32[8,2048,2048]" for b in back.buffers_came), len(scores), exact=True)
     bars.figure("attention: bytes written, einsum to splash", gap(weigh_module(einsum), weigh_module(splash)).rows[0].difference)
 
 

@@ -97,10 +97,11 @@ def _texts(files: Iterable[Path], given: Sequence[Path]) -> list[tuple[str, str]
     found: dict[tuple[str, str], None] = {}
     for path in given:
         try:
-            text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise EvidenceError(f"HLO text can't be read: {error}", where=str(path)) from error
-        found[parse_hlo(text, where=str(path)).name, text] = None
+            raw = path.read_bytes()
+        except OSError as error:
+            raise EvidenceError(f"HLO text can't be read: {error.strerror or error}", where=str(path), hint="give the *.txt of the executable") from error
+        name = parse_hlo(raw, where=str(path)).name
+        found[name, raw.decode()] = None
     for file in files:
         for name, text in (*modules_in_trace(file.read_bytes(), where=str(file)), *modules_beside(file.parent)):
             found[name, text] = None

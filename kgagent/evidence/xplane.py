@@ -7,15 +7,17 @@ import warnings
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from kgagent.errors import EvidenceError, Unavailable
 from kgagent.evidence.host import host_of, idle_gaps, merged
 from kgagent.evidence.profile import Counter, Device, Execution, Host, OpTime, Profile, Stage
-from kgagent.evidence.wire import nested
+from kgagent.evidence.wire import fields, nested, text
 
 _INSTRUCTION = re.compile(r"%?([^\s=]+) = ")
+_ID, _PLANE_NAME, _LAST_FIELD, _FIELDS_LOOKED_AT = 1, 2, 6, 64  # of XPlane: id, name, lines, event_metadata, stat_metadata, stats
 MOSAIC_LINE, OPS_LINE, MODULES_LINE, COUNTERS_LINE = "XLA TraceMe", "XLA Ops", "XLA Modules", "_counters_"
 
 
@@ -97,13 +99,24 @@ def _load(file: Path) -> Any:
         raise EvidenceError(f"the profile can't be read: {error.strerror or error}", where=str(file)) from error
     if not raw:
         raise EvidenceError("the profile is empty", where=str(file), hint="profile again; the writer may have been killed")
-    for _ in nested(raw, 1, where=str(file)):  # the reader's own message doesn't say whether it is cut or foreign
-        pass
+    for plane in nested(raw, 1, where=str(file)):  # the reader's own message doesn't say whether it is cut or foreign
+        if not _is_plane(plane, str(file)):
+            raise EvidenceError("not a profile: a protobuf of another kind", where=str(file), hint="give the *.xplane.pb that jax.profiler wrote")
     reader = _reader()
     try:
         return reader.from_serialized_xspace(raw)
     except (RuntimeError, ValueError) as error:
         raise EvidenceError(f"not a profile: {error}", where=str(file), hint="give the *.xplane.pb that jax.profiler wrote") from error
+
+
+def _is_plane(message: memoryview, where: str) -> bool:
+    """XPlane: a number, a name, then messages; told by its first fields, since the reader prints what it can't parse to the terminal."""
+    for number, value in islice(fields(message, where=where), _FIELDS_LOOKED_AT):
+        if number > _LAST_FIELD or (number == _ID) != isinstance(value, int):
+            return False
+        if number == _PLANE_NAME and not text(value).isprintable():
+            return False
+    return True
 
 
 def _reader() -> Any:
