@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import zlib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -50,7 +51,8 @@ class Objects:
                     os.fsync(handle.fileno())
             os.replace(temporary, path)
         except OSError as error:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # what went wrong with the folder goes wrong here too, and must not hide it
+                temporary.unlink(missing_ok=True)
             raise StorageError(f"can't store an artefact: {error.strerror or error}", where=str(path), hint="free disk space, then run it again") from error
         return sha
 
