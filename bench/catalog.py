@@ -9,26 +9,20 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import subprocess
 import sys
-import tarfile
 import tempfile
 import time
 import tomllib
 import traceback
-import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
-from datetime import UTC, datetime
 from pathlib import Path
 
 from kgagent.cli.output import table
 from kgagent.errors import KgError
 from kgagent.graph import Graph, open_graph
 from kgagent.ingest import SourceRow, forget, ingest, list_sources
-from kgagent.ingest.archives import unpack
-from kgagent.ingest.fetch import canonical, download
 from kgagent.learn import connect
 from kgagent.setup import initialise
 from kgagent.wiki import render
@@ -159,7 +153,6 @@ def read_package(graph: Graph, pin: Pinned) -> Entry:
     say(f"reading {pin.locator}")
     started = time.perf_counter()
     try:
-        bring(pin, graph.workspace.raw / "trees")
         ingest(graph, [pin.locator])
     except KgError as error:
         entry.error = str(error).splitlines()[0]
@@ -168,29 +161,6 @@ def read_package(graph: Graph, pin: Pinned) -> Entry:
         entry.error = f"a fault in kgagent: {type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
     entry.seconds = round(time.perf_counter() - started, 1)
     return entry
-
-
-def bring(pin: Pinned, trees: Path) -> None:
-    """Unpack where ingest looks for it, with the times its archive holds: they tell how old a kernel is."""
-    tree = trees / f"pypi-{canonical(pin.name)}-{pin.version}"
-    if tree.is_dir():
-        return
-    trees.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=trees, prefix=".catalog-") as folder:
-        archive = download(f"{pin.name}=={pin.version}", Path(folder), pin.locator)
-        unpack(archive, tree)
-        for name, seconds in times_in(archive):
-            if (tree / name).is_file():
-                os.utime(tree / name, (seconds, seconds))
-
-
-def times_in(archive: Path) -> Iterator[tuple[str, float]]:
-    if zipfile.is_zipfile(archive):
-        with zipfile.ZipFile(archive) as opened:
-            yield from ((info.filename, datetime(*info.date_time, tzinfo=UTC).timestamp()) for info in opened.infolist())
-        return
-    with tarfile.open(archive) as tar:
-        yield from ((member.name, float(member.mtime)) for member in tar if member.isfile())
 
 
 def measure(entry: Entry, source: SourceRow, launches: tuple[Launch, ...], oracle: Path) -> None:

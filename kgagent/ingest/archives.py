@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import zipfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -14,6 +16,7 @@ from kgagent.ingest.walk import MAX_BYTES
 
 KEPT_SUFFIXES = (".py", ".pyi", ".md", ".rst", ".txt", ".toml", ".yaml", ".yml", ".json", ".csv", ".sh", ".cfg")
 MAX_TOTAL_BYTES = 500_000_000  # the largest JAX repository seen holds 60 MB of text
+MAX_SECONDS = 2**32  # times beyond the year 2106 are damage, and some file systems refuse them
 ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")
 
 
@@ -24,7 +27,7 @@ def unpack(archive: Path, folder: Path) -> Path:
     temporary.mkdir(parents=True)
     try:
         total = 0
-        for name, size, stream in _members(archive):
+        for name, size, seconds, stream in _members(archive):
             path = _inside(name)
             if path is None or not name.endswith(KEPT_SUFFIXES) or size > MAX_BYTES * 4:
                 continue
@@ -35,6 +38,8 @@ def unpack(archive: Path, folder: Path) -> Path:
             target.parent.mkdir(parents=True, exist_ok=True)
             with stream, open(target, "wb") as out:
                 out.write(stream.read(size))
+            stamp = seconds if 0 <= seconds < MAX_SECONDS else 0
+            os.utime(target, (stamp, stamp))
         shutil.rmtree(folder, ignore_errors=True)
         temporary.rename(folder)
     except (zipfile.BadZipFile, tarfile.TarError, EOFError, OSError) as error:
@@ -44,20 +49,28 @@ def unpack(archive: Path, folder: Path) -> Path:
     return folder
 
 
-def _members(archive: Path) -> Iterator[tuple[str, int, IO[bytes]]]:
-    """Regular files only: a link could lead anywhere."""
+def _members(archive: Path) -> Iterator[tuple[str, int, float, IO[bytes]]]:
+    """(name, bytes, time in seconds, content) of regular files only: a link could lead anywhere."""
     if archive.name.endswith((".whl", ".zip")):
         with zipfile.ZipFile(archive) as opened:
             for info in opened.infolist():
                 if not info.is_dir() and (info.external_attr >> 16) & 0o170000 in (0, 0o100000):
-                    yield info.filename, info.file_size, opened.open(info)
+                    yield info.filename, info.file_size, _zip_time(info), opened.open(info)
         return
     with tarfile.open(archive) as tar:
         for member in tar:
             if member.isfile():
                 stream = tar.extractfile(member)
                 if stream is not None:
-                    yield member.name, member.size, stream
+                    yield member.name, member.size, float(member.mtime), stream
+
+
+def _zip_time(info: zipfile.ZipInfo) -> float:
+    """Zip times have no zone: read as UTC everywhere alike. An impossible one, which the format allows, is no time."""
+    try:
+        return datetime(*info.date_time, tzinfo=UTC).timestamp()
+    except ValueError:
+        return 0.0
 
 
 def _inside(name: str) -> PurePosixPath | None:

@@ -19,7 +19,7 @@ class Manifest:
     """A source and the hashes of its files; `order` is its place among the sources, since the first to define a name owns it."""
 
     source: Source
-    files: tuple[tuple[str, str], ...]  # path, SHA-256
+    files: tuple[tuple[str, str, int], ...]  # path, SHA-256, the file's time in nanoseconds (0: not known)
     passed_over: tuple[Skipped, ...]
     order: int
 
@@ -35,6 +35,7 @@ def write_manifest(folder: Path, source: Source, revision: str, files: Sequence[
         "folders": list(source.folders),
         "order": order,
         "files": {change.path: change.sha for change in files},
+        "mtime_ns": {change.path: change.mtime_ns for change in files if change.mtime_ns},
         "passed_over": [[skipped.path, skipped.reason] for skipped in passed_over],
     }
     folder.mkdir(parents=True, exist_ok=True)
@@ -49,11 +50,13 @@ def read_manifests(folder: Path) -> list[Manifest]:
             document = json.loads(path.read_text(encoding="utf-8"))
             source = Source(document["name"], document["locator"], Path(document["root"]), document["version"], document["prefix"], tuple(document["folders"]))
             passed_over = tuple(Skipped(*pair) for pair in document["passed_over"])
-            found.append(Manifest(source, tuple(document["files"].items()), passed_over, int(document["order"])))
+            times = document.get("mtime_ns", {})  # manifests of older versions have none
+            files = tuple((name, sha, int(times.get(name, 0))) for name, sha in document["files"].items())
+            found.append(Manifest(source, files, passed_over, int(document["order"])))
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise StorageError(f"a source's manifest can't be read: {error}", where=str(path), hint="delete it and ingest that source again") from error
     return sorted(found, key=lambda manifest: (manifest.order, manifest.source.name))
 
 
 def stored_files(manifest: Manifest) -> list[Change]:
-    return [Change(path, sha, True, 0, 0) for path, sha in manifest.files]
+    return [Change(path, sha, True, 0, mtime_ns) for path, sha, mtime_ns in manifest.files]

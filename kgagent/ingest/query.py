@@ -138,11 +138,12 @@ def place(graph: Graph, key: int | None, how: str) -> Place | None:
 
 def tunables(graph: Graph, kernel: int) -> tuple[Tunable, ...]:
     rows: list[tuple[Any, ...]] = graph.rows(
-        """SELECT n.id, n.name, s.root || '/' || f.path, n.line_start, json_extract(n.data, '$.default') FROM edge e JOIN node n ON n.key = e.src
-           JOIN file f ON f.key = n.file JOIN source s ON s.key = f.source WHERE e.dst = ? AND e.type = 'tunes' ORDER BY f.path, n.line_start, n.id""",
+        """SELECT n.id, n.name, s.root || '/' || f.path, n.line_start, json_extract(n.data, '$.default'), e.how
+           FROM edge e JOIN node n ON n.key = e.src JOIN file f ON f.key = n.file JOIN source s ON s.key = f.source
+           WHERE e.dst = ? AND e.type = 'tunes' ORDER BY f.path, n.line_start, n.id""",
         kernel,
     )
-    return tuple(Tunable(id_, name, file, line, default or "") for id_, name, file, line, default in rows)
+    return tuple(Tunable(id_, name, file, line, default or "", how) for id_, name, file, line, default, how in rows)
 
 
 def in_family(graph: Graph, kernel: int, wanted: list[str], text: str) -> bool:

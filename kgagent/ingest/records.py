@@ -85,6 +85,7 @@ class Tunable:
     file: str
     line: int
     default: str
+    how: str  # how sure it is that it tunes this kernel
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,9 +105,10 @@ def _one(graph: Graph, job: _Job, reader: Reader, number: int, say: Progress) ->
             graph.execute("UPDATE file SET mtime_ns = ? WHERE key = ?", change.mtime_ns, change.key)
         skipped = [*job.skipped, *plan.duplicates]
         update = Update(graph, plan, skipped, say)
-        if update.needless:
+        if not update.needless:
+            update.run(_matching(graph, reader.results(number), expected, plan.read))
+        elif not plan.touched:
             return update.report()
-        update.run(_matching(graph, reader.results(number), expected, plan.read))
         order = graph.value("SELECT count(*) FROM source WHERE key < (SELECT key FROM source WHERE locator = ?)", source.locator)
     write_manifest(graph.workspace.sources, source, plan.revision(), plan.files, skipped, order)
     return update.report()

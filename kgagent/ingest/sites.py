@@ -80,8 +80,7 @@ class SiteReader:
             # `lambda *refs: body(*refs)` stands for body; one that calls an operation is a body of its own.
             called = self.names.value_targets(value.parts[0], scope)
             targets = tuple(Target(name, "inferred") for name, _ in called if not name.startswith(EXTERNAL_ROOTS))
-        text = " ".join(text.split())
-        return Argument(slot, targets, via, text if len(text) <= 200 else text[:199] + "…", f"{function}:{parameter}" if parameter else "")
+        return Argument(slot, targets, via, " ".join(text.split()), f"{function}:{parameter}" if parameter else "")
 
     def targets_at(self, value: Value, scope: Scope, node: Any) -> tuple[Target, ...]:
         """What a value may stand for at a place: of a variable's assignments only those that reach it."""

@@ -162,6 +162,17 @@ def test_launches(tmp_path: Path, code: str, body: str, how: str, backend: str, 
         assert any(mark in source.splitlines()[kernel.line - 1] for mark in ("pallas_call", "kernel(", "emit_pipeline", "call(", "helpers.", "partial("))
 
 
+def test_rows_say_how_a_tunable_is_known_and_keep_a_body_whole(tmp_path: Path) -> None:
+    terms = " + ".join(f"i[{n}]" for n in range(60))
+    code = f"def f(x, block_q=128):\n    return pl.pallas_call(lambda i, o: o.set({terms}), out_shape=x, grid=(x // block_q,))(x)\n"
+    tree = write_tree(tmp_path / "tree", {"m.py": HEADER.replace("import helpers\n", "") + code})
+    with graph_in(tmp_path / "ws") as graph:
+        ingest(graph, [str(tree)])
+        (kernel,) = list_kernels(graph)
+        assert [(t.id, t.default, t.how) for t in kernel.tunables] == [("knob:m.f.block_q", "128", "inferred")]
+        assert kernel.body_text == f"lambda i, o: o.set({terms})"
+
+
 def test_gradient_pairs_say_which_is_which(tmp_path: Path) -> None:
     source = "import jax\n@jax.custom_vjp\ndef f(x): return x\ndef fwd(x): return x\ndef bwd(r, g): return g\nf.defvjp(fwd, bwd)\n"
     tree = write_tree(tmp_path / "tree", {"m.py": source})

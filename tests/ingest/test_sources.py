@@ -15,7 +15,7 @@ import pytest
 import kgagent.ingest.pool as pool
 from kgagent.errors import Busy, IngestError, KgError, StorageError, UnknownThing
 from kgagent.graph import Graph, open_graph
-from kgagent.ingest import forget, ingest, list_sources
+from kgagent.ingest import forget, ingest, list_sources, restore
 from kgagent.ingest.archives import unpack
 from kgagent.ingest.fetch import split_revision, version_in
 from kgagent.ingest.sources import Source, module_name
@@ -253,6 +253,38 @@ def test_archives_stay_in_their_folder(tmp_path: Path) -> None:
         tar.addfile(link)
     unpack(archive, tmp_path / "tree")
     assert sorted(p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*.py")) == ["tree/ok/in.py"]
+
+
+def test_members_keep_their_times(tmp_path: Path) -> None:
+    packed = {"a.py": 1_500_000_000, "b.py": 2**40, "c.py": -5}
+    with tarfile.open(tmp_path / "x.tar", "w", format=tarfile.PAX_FORMAT) as tar:
+        for path, seconds in packed.items():
+            info = tarfile.TarInfo(path)
+            info.mtime = seconds
+            tar.addfile(info)
+    with zipfile.ZipFile(tmp_path / "x.whl", "w") as wheel:
+        wheel.writestr(zipfile.ZipInfo("a.py", (2017, 7, 14, 2, 40, 0)), "")
+        wheel.writestr(zipfile.ZipInfo("b.py", (2017, 0, 0, 0, 0, 0)), "")
+    times = {
+        p.relative_to(tmp_path).as_posix(): p.stat().st_mtime for kind in ("tar", "whl") for p in unpack(tmp_path / f"x.{kind}", tmp_path / kind).iterdir()
+    }
+    assert times == {"tar/a.py": 1_500_000_000, "tar/b.py": 0, "tar/c.py": 0, "whl/a.py": 1_500_000_000, "whl/b.py": 0}
+
+
+def test_times_survive_a_rebuild(tmp_path: Path, index: Path) -> None:
+    tree = write_tree(tmp_path / "tree", {"m.py": "def f(): pass\n"})
+    times = "SELECT path, mtime_ns FROM file ORDER BY path"
+    with graph_in(tmp_path / "ws") as graph:
+        ingest(graph, ["pypi:small==1.5", str(tree)])
+        os.utime(tree / "m.py", ns=(5, 10**18))
+        ingest(graph, [str(tree)])  # the same bytes, a new time
+        before = graph.rows(times)
+        assert dict(before)["m.py"] == 10**18
+        (tmp_path / "ws" / "graph.db").unlink()
+    with graph_in(tmp_path / "ws") as graph:
+        restore(graph)
+        assert graph.rows(times) == before
+        assert [row.stale for row in list_sources(graph)] == ["", ""]
 
 
 def test_a_git_revision_is_pinned_and_the_work_tree_untouched(tmp_path: Path) -> None:
