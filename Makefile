@@ -5,11 +5,12 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 DEMO ?= demo-workspace
 CATALOG ?= catalog-workspace
+BENCHES := bench-ingest bench-evidence
 
-.PHONY: help demo catalog test test-slow check lint constraints clean $(addprefix bench-,ingest evidence)
+.PHONY: help demo catalog test test-slow check lint constraints clean $(BENCHES)
 
 help:  ## what can be made
-	@grep -hE '^[a-z%-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
+	@grep -hE '^[a-z$$()A-Z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/\$$\(BENCHES\)/bench-*/; s/:.*## /\t/' | expand -t 16
 
 # One stamp an environment: installed again only when the project file or the pins change.
 $(VENV)/.installed: pyproject.toml constraints.txt
@@ -36,7 +37,7 @@ lint: $(VENV)/.installed  ## style, import contracts, types
 
 check: test lint  ## what CI runs
 
-bench-%: $(VENV)/.installed bench/%.py  ## bench-ingest, bench-evidence: a table, then one JSON line
+$(BENCHES): bench-%: $(VENV)/.installed bench/%.py  ## bench-ingest, bench-evidence: a table, then one JSON line
 	$(BIN)/python bench/$*.py
 
 catalog: $(VENV)/.installed  ## the kernels of a dozen PyPI packages as a wiki, in catalog-workspace/
