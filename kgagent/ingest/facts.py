@@ -10,7 +10,7 @@ from typing import Any
 from kgagent.ingest.copies import sketch
 from kgagent.ingest.modules import pack
 from kgagent.ingest.reading import BODY_NAME, NOT_TUNABLE, TUNABLE, Reading
-from kgagent.ingest.scopes import BUILTINS, PARTIAL, TRANSFORMS, Names, Scope, Value
+from kgagent.ingest.scopes import BUILTINS, MAX_CANDIDATES, PARTIAL, TRANSFORMS, Names, Scope, Value
 from kgagent.ingest.shapes import FACTS_VERSION, FUNCTION, HOW_RANK, REEXPORT, Site, Symbol, Target
 from kgagent.ingest.sites import SiteReader
 from kgagent.ingest.surfaces import with_surfaces
@@ -109,12 +109,12 @@ def surface_of(reading: Reading, names: Names, sites: list[Site], tunables: Tuna
 
 
 def returned_definitions(reading: Reading, names: Names) -> dict[str, list[list[str]]]:
-    """Functions that return a function they define inside, or a partial of one."""
+    """Functions that return something defined: what they define inside, a module or function they chose, or a partial of one."""
     found = {}
     for qual, values in reading.returned.items():
-        inside = f"{reading.module}.{qual}."
-        targets = {t.name: t.how for value, scope in values for t in names.value_targets(value, scope) if t.name.startswith(inside) and "(" not in t.name}
-        if targets:
+        targets = {t.name: t.how for value, scope in values if not names.is_given(scope, value) for t in names.value_targets(value, scope) if "(" not in t.name}
+        targets.pop(names.absolute(qual), None)
+        if 0 < len(targets) <= MAX_CANDIDATES:
             found[qual] = [[name, how] for name, how in targets.items()]
     return found
 

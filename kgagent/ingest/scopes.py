@@ -204,6 +204,13 @@ class Names:
         where, own = self.holder(scope, head)
         return None if own else where
 
+    def is_given(self, scope: Scope, value: Value) -> bool:
+        """Whether a value is a parameter or something of one: its default or annotation is not what callers get back."""
+        if value.kind != "name":
+            return False
+        where, own = self.holder(scope, value.text.partition(".")[0])
+        return own or (where is not None and where.names[value.text.partition(".")[0]][0].kind == "param")
+
     def parameter_of(self, scope: Scope, value: Value) -> tuple[str, str]:
         """(function qual, parameter) where a value is, or wraps, a parameter of an enclosing function; ('', '') otherwise."""
         if value.kind == "call" and value.parts and any(t.name in PARTIAL or t.name in TRANSFORMS for t in self.resolve(scope, value.text)):

@@ -180,7 +180,7 @@ class Walker(Bindings):
             where: Scope | None = scope
             while where is not None and where.kind == LAMBDA:
                 where = where.parent
-            if value.kind in ("name", "call") and where is not None:
+            if value.kind in ("name", "call", "choice") and where is not None:
                 self.out.returned.setdefault(where.qual, []).append((value, scope))
         self.visit(node, scope)
 
