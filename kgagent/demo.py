@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgagent.ask import Answer, why
-from kgagent.errors import Busy, CompileError, Unavailable, UsageError
+from kgagent.errors import Busy, CompileError, StorageError, Unavailable, UsageError
 from kgagent.evidence.flame import flame_of
 from kgagent.executor import Preflight, VerifyReport, ensure_reference, preflight, verify
 from kgagent.graph import Graph, open_graph
@@ -64,9 +64,9 @@ def run_demo(root: Path, *, experiments: int = EXPERIMENTS, progress: Progress |
     root = root.resolve()
     with _alone(root):
         _set_aside(root)
-        initialise(root, lane=LANE)
         workspace = Workspace(root)
-        write_atomic(workspace.scratch / DEMO_FILE, b"made by kgagent demo; the next demo sets this folder aside\n")
+        _mark(workspace)
+        initialise(root, lane=LANE)
         with open_graph(workspace, write=True) as graph:
             learned = learn(graph, (*SOURCES, str(workspace.lanes / LANE)), progress=say)  # the lane's own lines lead to concepts too
             lane = load_lane(workspace, LANE)
@@ -116,15 +116,30 @@ def _set_aside(root: Path) -> None:
         what = "a workspace" if (root / MARKER).exists() else "a folder with files in it"
         raise UsageError(f"that is {what} the demo didn't make; it is left alone", where=str(root), hint="kgagent -w NEW_FOLDER demo")
     previous = root.with_name(root.name + ".previous")
+    if previous.exists() and not (previous / ".kgagent" / DEMO_FILE).exists():
+        raise UsageError("the demo before this one can't be set aside: that folder is not of the demo's making", where=str(previous), hint="move it away")
     shutil.rmtree(previous, ignore_errors=True)
     root.rename(previous)
+
+
+def _mark(workspace: Workspace) -> None:
+    """Before all else: a demo killed in its first second must not stand in the way of the next."""
+    try:
+        workspace.scratch.mkdir(parents=True, exist_ok=True)
+        write_atomic(workspace.scratch / DEMO_FILE, b"made by kgagent demo; the next demo sets this folder aside\n")
+    except OSError as error:
+        raise StorageError(f"can't write there: {error.strerror or error}", where=str(workspace.root), hint="kgagent -w OTHER_FOLDER demo") from error
 
 
 @contextmanager
 def _alone(root: Path) -> Iterator[None]:
     """One demo a folder at a time; the lock dies with its process."""
-    root.parent.mkdir(parents=True, exist_ok=True)
-    with open(root.parent / f".{root.name}.lock", "w") as handle:
+    try:
+        root.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(root.parent / f".{root.name}.lock", "w")  # noqa: SIM115 - held by the with below
+    except OSError as error:
+        raise StorageError(f"can't write there: {error.strerror or error}", where=str(root.parent), hint="kgagent -w OTHER_FOLDER demo") from error
+    with lock as handle:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:

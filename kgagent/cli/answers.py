@@ -18,16 +18,16 @@ def render_answer(answer: Answer) -> str:
     if answer.subject is not None:
         place = ", ".join(n.name if n.kind != "scope" else n.id for n in (here.lane, here.scope, here.frontier) if n is not None)
         head = f"about {answer.subject.id}" + (f"; here: {place}" if place else "") + (f"; compiled for {here.topology}" if here.topology else "")
-        lines.append(_wrapped(head, "   "))
+        lines.append(wrapped(head, "   "))
     for number, finding in enumerate(answer.findings, 1):
-        lines += ["", _wrapped(f"{number}. [{finding.strength}] {_short_ids(finding.text)}", "   ")]
+        lines += ["", wrapped(f"{number}. [{finding.strength}] {short_ids(finding.text)}", "   ")]
         lines += _places(finding.citations)
     if answer.unknown:
         lines += ["", "Not known"]
-        lines += [_wrapped(f"- {text}", "  ") for text in answer.unknown]
+        lines += [wrapped(f"- {text}", "  ") for text in answer.unknown]
     if answer.nearest:
-        lines += ["", _wrapped("Nearest: " + ", ".join(n.id for n in answer.nearest), "   ")]
-    lines += [_wrapped(f"note: {note}", "  ") for note in answer.notes]
+        lines += ["", wrapped("Nearest: " + ", ".join(n.id for n in answer.nearest), "   ")]
+    lines += [wrapped(f"note: {note}", "  ") for note in answer.notes]
     return "\n".join(lines).lstrip("\n")
 
 
@@ -57,10 +57,11 @@ def _note(citation: Citation) -> str:
     return ", ".join(parts[:most]) + (f" and {len(parts) - most} more" if most < len(parts) else "")
 
 
-def _short_ids(text: str) -> str:
+def short_ids(text: str) -> str:
     """A kernel's id ends in its name; the rest is its module, which the citations show."""
     return re.sub(r"\bkernel:\S*/([\w~]+)", r"\1", text)
 
 
-def _wrapped(text: str, indent: str) -> str:
+def wrapped(text: str, indent: str) -> str:
+    """Prose folded to the terminal, further lines indented."""
     return textwrap.fill(text, text_width(), subsequent_indent=indent, break_long_words=False, break_on_hyphens=False)

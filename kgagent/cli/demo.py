@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from kgagent.cli.answers import short_ids, wrapped
 from kgagent.cli.output import Progress, State, emit, json_option, short_path
 from kgagent.cli.reports import render_preflight, render_report, render_verify
 
@@ -37,7 +38,7 @@ def _render(report: Any) -> str:
     lines += ["", "TPU compiler, no TPU"]
     lines += [f"  {line}" for line in (render_preflight(report.preflight) if report.preflight else f"not done: {report.preflight_missing}").splitlines()]
     lines += ["", f"“{report.answer.question}”"]
-    lines += [f"  {n}. {f.text}" for n, f in enumerate(report.answer.findings[:4], 1)]
+    lines += [wrapped(f"  {n}. {short_ids(f.text)}", "     ") for n, f in enumerate(report.answer.findings[:4], 1)]
     if len(report.answer.findings) > 4:
         lines.append(f'  … and {len(report.answer.findings) - 4} more: kgagent -w {short_path(report.workspace)} why "{report.answer.question}"')
     lines += ["", f"Receipts: {render_verify(report.verified)}", f"Wiki: {report.pages} pages", "", "Open"]

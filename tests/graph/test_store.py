@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sqlite3
 import threading
 from pathlib import Path
@@ -235,7 +236,8 @@ def test_a_path_keeps_to_the_types_asked_for(graph: Graph) -> None:
     """The shortest way may be another one than the evidence's."""
     ids = ["a", "b", "c", "d"]
     graph.put_nodes([NewNode(f"sym:{id_}", "symbol", id_, "test") for id_ in ids])
-    graph.put_edges([NewEdge("sym:a", "calls", "sym:d", "test"), *(NewEdge(f"sym:{x}", "uses", f"sym:{y}", "test") for x, y in zip(ids, ids[1:], strict=False))])
+    chain = [NewEdge(f"sym:{x}", "uses", f"sym:{y}", "test") for x, y in itertools.pairwise(ids)]
+    graph.put_edges([NewEdge("sym:a", "calls", "sym:d", "test"), *chain])
     assert [edge.type for edge in shortest_path(graph, "sym:a", "sym:d")] == ["calls"]
     assert [edge.dst for edge in shortest_path(graph, "sym:a", "sym:d", types=["uses"])] == ["sym:b", "sym:c", "sym:d"]
     assert [edge.dst for edge in shortest_path(graph, "sym:d", "sym:a", types=["uses"])] == ["sym:d", "sym:c", "sym:b"]
