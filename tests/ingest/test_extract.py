@@ -322,6 +322,30 @@ def test_copies_across_sources(tmp_path: Path, changed: tuple[int, ...], how: st
         assert found == ([("kernel:two/body", "kernel:one/body", how)] if how else [])
 
 
+@pytest.mark.parametrize("name, namesakes, tied", [("gmm_kernel", 0, True), ("gmm_kernel", 5, False), ("kernel", 0, False), ("_kernel", 0, False)])
+def test_a_specific_name_makes_a_far_copy_near(tmp_path: Path, name: str, namesakes: int, tied: bool) -> None:
+    def kernel(lines: list[str], module: str) -> str:
+        return "\n".join(
+            [
+                HEADER.replace("import helpers\n", ""),
+                f"def {name}(x_ref, y_ref, o_ref):",
+                *lines,
+                f"def {module}(x): return pl.pallas_call({name}, out_shape=x)(x)",
+                "",
+            ]
+        )
+
+    later = [line.replace("*", "+") if i < 12 else line for i, line in enumerate(LONG)]
+    assert 0.15 < likeness(sketch(LONG), sketch(later)) < 0.5
+    others = {f"other{n}.py": kernel([f"    z_{n} = {n} + {i}" for i in range(10)], f"other{n}") for n in range(namesakes)}
+    first = write_tree(tmp_path / "first", {"one.py": kernel(LONG, "one")} | others)
+    second = write_tree(tmp_path / "second", {"two.py": kernel(later, "two")})
+    with graph_in(tmp_path / "ws") as graph:
+        ingest(graph, [str(first), str(second)])
+        found = [(e.src, e.dst, e.how) for e in graph.edges(type="vendored_from")]
+        assert found == ([(f"kernel:two/{name}", f"kernel:one/{name}", "inferred")] if tied else [])
+
+
 def test_sketches_estimate_likeness() -> None:
     lines = dedent("\n".join(LONG)).split("\n")
     assert likeness(sketch(lines), sketch(lines)) == 1.0
