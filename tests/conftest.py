@@ -6,9 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from kgagent.graph import Graph, open_graph
 from kgagent.workspace import Workspace, create_workspace
+
+settings.register_profile("kgagent", deadline=None)  # how long one example takes says more of the machine than of the code
+settings.load_profile("kgagent")
 
 SHARED = Path(__file__).resolve().parents[2] / "shared"
 

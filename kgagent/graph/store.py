@@ -134,7 +134,7 @@ class Graph:
         ]  # fmt: skip
         self._many(
             """INSERT INTO node(id, kind, name, made_by, doc, words, source, file, line_start, line_end, data)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6, (SELECT key FROM node WHERE id = ?7), (SELECT key FROM node WHERE id = ?8), ?9, ?10, ?11)
+               VALUES (?, ?, ?, ?, ?, ?, (SELECT key FROM node WHERE id = ?), (SELECT key FROM node WHERE id = ?), ?, ?, ?)
                ON CONFLICT(id) DO UPDATE SET kind = excluded.kind, name = excluded.name, made_by = excluded.made_by, doc = excluded.doc,
                  words = excluded.words, source = excluded.source, file = excluded.file, line_start = excluded.line_start,
                  line_end = excluded.line_end, data = excluded.data""",
@@ -146,7 +146,7 @@ class Graph:
         values = [(e.src, e.type, e.dst, e.made_by, e.how, e.file, e.line, json.dumps(e.data, sort_keys=True) if e.data is not None else None) for e in edges]
         self._many(
             """INSERT INTO edge(src, type, dst, made_by, how, file, line, data)
-               VALUES ((SELECT key FROM node WHERE id = ?1), ?2, (SELECT key FROM node WHERE id = ?3), ?4, ?5, (SELECT key FROM node WHERE id = ?6), ?7, ?8)
+               VALUES ((SELECT key FROM node WHERE id = ?), ?, (SELECT key FROM node WHERE id = ?), ?, ?, (SELECT key FROM node WHERE id = ?), ?, ?)
                ON CONFLICT(src, type, dst, line) DO UPDATE SET made_by = excluded.made_by, how = excluded.how, file = excluded.file, data = excluded.data""",
             values,
         )
@@ -167,6 +167,7 @@ class Graph:
             raise translate(error, str(self.workspace.graph_db)) from error
 
     def _many(self, sql: str, values: list[tuple[Any, ...]]) -> None:
+        """One statement for many rows; its marks are bare `?`, since Python 3.12.0 to 3.12.3 warn of each numbered one in each row."""
         try:
             self.db.executemany(sql, values)
         except sqlite3.Error as error:

@@ -30,8 +30,8 @@ BULK_CACHE_KB = 65_536  # with SQLite's own 2 MB a bulk transaction writes the s
 
 NODE_INSERT = """INSERT INTO node(key, id, kind, name, words, doc, source, file, line_start, line_end, data, made_by)
                  VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'ingest')"""
-NODE_UPDATE = """UPDATE node SET kind = ?3, name = ?4, words = ?5, doc = ?6, source = ?7, file = ?8, line_start = ?9, line_end = ?10, data = ?11,
-                 made_by = 'ingest' WHERE key = ?1 AND id = ?2"""
+NODE_UPDATE = """UPDATE node SET kind = ?, name = ?, words = ?, doc = ?, source = ?, file = ?, line_start = ?, line_end = ?, data = ?,
+                 made_by = 'ingest' WHERE key = ? AND id = ?"""
 NodeRow = tuple[int, str, str, str, str, str, int | None, int | None, int | None, int | None, str | None]
 
 
@@ -125,7 +125,7 @@ class Writer:
         if self._updates:
             if self._triggers:
                 self._take_text(row[0] for row in self._updates)
-            self.db.executemany(NODE_UPDATE, self._updates)
+            self.db.executemany(NODE_UPDATE, ((*row[2:], *row[:2]) for row in self._updates))
             self._updates = []
 
     def finish(self) -> None:

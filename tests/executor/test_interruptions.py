@@ -20,7 +20,7 @@ from kgagent.executor.journal import Journal
 from kgagent.executor.workers import scratch_folder
 from kgagent.graph import open_graph
 from kgagent.workspace import Workspace, create_workspace
-from tests.executor.toy import write_toy
+from tests.executor.toy import impatient, write_toy
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = [sys.executable, "-m", "tests.executor.interrupted"]
@@ -57,6 +57,7 @@ def test_killed_at_every_step_before_and_after_its_result_is_stored(quick: Works
 
 
 def test_ctrl_c_leaves_nothing_running_and_can_be_gone_on_from(toy: Workspace) -> None:
+    impatient(toy)  # gone on from, the candidate hangs again
     child = subprocess.Popen([*PROGRAM, str(toy.root), "hangs", "never", "after"], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stdout is not None
     for line in child.stdout:
