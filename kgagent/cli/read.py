@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from kgagent.cli.output import State, counted, emit, json_option, short_path, table
-from kgagent.errors import UnknownThing
+from kgagent.errors import UnknownThing, UsageError
 from kgagent.graph import Graph, Hit, Neighborhood, Node, open_graph, shortest_path
 from kgagent.graph import find as find_nodes
 from kgagent.graph import neighbors as walk
@@ -44,6 +44,9 @@ def resolve(graph: Graph, text: str) -> Node:
 def find(state: State, text: tuple[str, ...], kind: str | None, limit: int, as_json: bool) -> None:
     """Find nodes by name, words or substring."""
     with open_graph(state.workspace) as graph:
+        kinds = [row[0] for row in graph.rows("SELECT DISTINCT kind FROM node ORDER BY kind")]
+        if kind is not None and kind not in kinds:
+            raise UsageError(f"no node here is of kind {kind!r}", hint=f"kinds: {', '.join(kinds) or 'none, the graph is empty'}")
         hits = find_nodes(graph, " ".join(text), kind=kind, limit=limit)
     if not hits:
         raise UnknownThing(f"nothing matches {' '.join(text)!r}", hint="kgagent sources shows what was ingested")
@@ -117,6 +120,8 @@ def neighbors(state: State, name: str, goal: str | None, hops: int, types: tuple
     with open_graph(state.workspace) as graph:
         node = resolve(graph, name)
         if goal:
+            if resolve(graph, goal).id == node.id:
+                raise UsageError(f"{node.id} is both ends of that path", hint="name two nodes")
             path = shortest_path(graph, node.id, resolve(graph, goal).id, types=types, max_hops=MOST_STEPS, cap=ENDS_OF_TYPES if types else ENDS)
             if not path:
                 kinds = f" along {', '.join(types)}" if types else ""

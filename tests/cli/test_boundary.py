@@ -82,6 +82,9 @@ FAILURES = [
     (["verify", "exp:attention/9999"], 2, "9999"),
     (["why", "the"], 2, ""),
     (["kernels"], 2, "no kernels"),
+    (["find", "splash", "--kind", "bogus"], 2, "kind 'bogus'"),
+    (["neighbors", "sym:a.splash", "--to", "sym:a.splash"], 2, "both ends"),
+    (["neighbors", "sym:a.splash", "--to", "concept:splash-attention", "--type", "calls"], 2, "along calls"),
 ]
 
 
