@@ -10,6 +10,7 @@ from typing import Any
 from kgagent.ingest.copies import sketch
 from kgagent.ingest.modules import pack
 from kgagent.ingest.reading import BODY_NAME, NOT_TUNABLE, TUNABLE, Reading
+from kgagent.ingest.registries import entries_of
 from kgagent.ingest.scopes import BUILTINS, MAX_CANDIDATES, PARTIAL, TRANSFORMS, Names, Scope, Value
 from kgagent.ingest.shapes import FACTS_VERSION, FUNCTION, HOW_RANK, REEXPORT, Site, Symbol, Target
 from kgagent.ingest.sites import SiteReader
@@ -276,6 +277,7 @@ def facts_of(reading: Reading, names: Names, sites: list[Site], tunables: Tunabl
             for s in sites
         ],
         "vjps": vjps,
+        "entries": entries_of(reading, names),
         "annotations": annotations_of(reading, names),
         "tunables": tunables,
         "flags": [list(flag) for flag in dict.fromkeys(reading.flags)],

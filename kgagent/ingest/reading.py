@@ -62,4 +62,5 @@ class Reading:
     constants: dict[str, tuple[Scope, Value]] = field(default_factory=dict)
     flags: list[tuple[int, str, str, int]] = field(default_factory=list)  # symbol, name, value, line
     surfaces: list[tuple[Scope, int, str, Any, int]] = field(default_factory=list)  # where, whose symbol, callee, node, line
+    entries: list[tuple[Scope, str, str, Value | None, int]] = field(default_factory=list)  # where, registry's method, key, what is registered, line
     vjps: list[tuple[Scope, str, str, str, int]] = field(default_factory=list)

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from kgagent.ingest.launches import Launch, Launches
 from kgagent.ingest.modules import Module
+from kgagent.ingest.registries import ANY
 from kgagent.ingest.resolve import EXTERNAL, Resolver, Symbol
 from kgagent.ingest.shapes import CLASS, FUNCTION, HOW_RANK, HOWS
 
@@ -80,6 +81,7 @@ class Relator:
             for id_, how in self.meanings(dotted, out):
                 if id_ != ids[symbol]:
                     best.setdefault((ids[symbol], "imports", id_, line), how)
+        self.entries(facts, ids, out, best)
         gradients = self.gradients(facts, module, out)
         self.dispatch(facts, module, ids, best)
         out.frameworks = self.frameworks(facts, module)
@@ -106,6 +108,22 @@ class Relator:
                 out.externals.setdefault(symbol.id, symbol.qual)
             found.append((symbol.id, HOW_RANK[symbol.how]))
         return tuple(found)
+
+    def entries(self, facts: dict[str, Any], ids: list[str], out: Related, best: dict[tuple[str, str, str, int], int]) -> None:
+        """What is registered under a name, and who asks for it, through the symbol of that entry; `[*]` is reached from all."""
+        for symbol, holders, key, line, registered in facts.get("entries", ()):
+            for holder, _ in holders:
+                for found in self.resolver.resolve(holder):
+                    for each in dict.fromkeys((key, ANY)) if registered else (key,):
+                        dotted = f"{found.name}[{each}]"
+                        entry, rank = f"sym:{dotted}", HOW_RANK["candidate" if each == ANY else "inferred"]
+                        ends = [id_ for name, _ in registered for id_, _ in self.meanings(name, out)]
+                        if ends or not registered:
+                            out.externals[entry] = dotted
+                        for end in ends:
+                            best.setdefault((entry, "uses", end, line), rank)
+                        if not registered:
+                            best.setdefault((ids[symbol], "uses", entry, line), rank)
 
     def gradients(self, facts: dict[str, Any], module: Module, out: Related) -> list[Relation]:
         """`f.defvjp(fwd, bwd)`: whoever differentiates f reaches both, and the edges say which is which."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 # Bumped when facts change their shape: stored facts of another version are read from source again.
-FACTS_VERSION = 2
+FACTS_VERSION = 3
 
 # What a fault in reading one file may raise: it costs that file, never its source. Interrupts and refusals pass.
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, TypeError, ValueError)

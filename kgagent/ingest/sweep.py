@@ -28,7 +28,7 @@ class Sweep:
             self.graph.rows("SELECT id, key FROM node WHERE file = ? AND made_by = 'ingest' AND kind IN ('symbol', 'knob', 'kernel', 'claim')", file)
         )
         rows = self.graph.rows(
-            """SELECT DISTINCT n.key FROM edge e JOIN node n ON n.key = e.dst
+            """SELECT n.key FROM edge e JOIN node n ON n.key IN (e.src, e.dst)
                WHERE e.file = ? AND n.file IS NULL AND n.kind IN ('symbol', 'flag') AND n.made_by = 'ingest'""",
             file,
         )

@@ -11,6 +11,7 @@ from typing import Any
 from kgagent.graph.words import split_identifier
 from kgagent.ingest.bindings import Bindings, scope_for
 from kgagent.ingest.reading import BODY_ENDINGS, BODY_NAME, LAMBDA, LAUNCH_KEYWORDS, LAUNCH_TAILS, RawSite, Reading
+from kgagent.ingest.registries import ANY, LOOKUP, REGISTER, holder_of, key_in, registered_in
 from kgagent.ingest.scopes import OPAQUE, Binding, Scope, Value
 from kgagent.ingest.shapes import CLASS, FUNCTION, MODULE, REEXPORT, Symbol
 from kgagent.ingest.surfaces import TAILS
@@ -92,6 +93,7 @@ class Walker(Bindings):
         for decorator in decorators or ():
             expression = decorator.named_children[0]
             self.decorator_surface(expression, scope, symbol)
+            self.decorator_entry(expression, scope, name)
             if expression.type == "call":
                 self.decorator_site(expression, scope, qual)
 
@@ -110,6 +112,14 @@ class Walker(Bindings):
             chain = self.text.chain(first)
         if chain.rpartition(".")[2] in TAILS:
             self.out.surfaces.append((scope, symbol, chain, expression, expression.start_point[0] + 1))
+
+    def decorator_entry(self, expression: Any, scope: Scope, name: str) -> None:
+        """`@registry.register("name")` and `@registry.register` make the definition below them an entry."""
+        is_call = expression.type == "call"
+        chain = self.text.chain(expression.child_by_field_name("function") if is_call else expression)
+        if "egist" in chain and REGISTER.match(holder_of(chain)[1]):
+            key = key_in(self.text, expression) if is_call else ANY
+            self.out.entries.append((scope, chain, key, Value("name", name), expression.start_point[0] + 1))
 
     def decorator_site(self, call: Any, scope: Scope, qual: str) -> None:
         """`@pl.kernel(…)` and `@partial(pl.pallas_call, …)` launch the function below them."""
@@ -166,6 +176,8 @@ class Walker(Bindings):
         first = (decorators[0] if decorators else node).start_point[0] + 1
         symbol, qual = self.define(scope, CLASS, name, node, self.docstring(body), data, line=first)
         self.bind_definition(scope, name, qual, node)
+        for decorator in decorators or ():
+            self.decorator_entry(decorator.named_children[0], scope, name)
         for value, _, line in bases:
             self.out.roles.append((scope_for(scope, symbol), value, line, "base"))
         self.out.bases[qual] = (scope, [value for value, _, _ in bases])
@@ -198,6 +210,10 @@ class Walker(Bindings):
             return
         given = arguments.named_children
         tail = chain.rpartition(".")[2]
+        if "egist" in chain and holder_of(chain)[0] and (node.parent is None or node.parent.type != "decorator"):
+            registered = registered_in(self.text, node) if REGISTER.match(tail) else None
+            if registered is not None or LOOKUP.match(tail):
+                self.out.entries.append((scope, chain, key_in(self.text, node), registered, line))
         if tail in TAILS:
             self.out.surfaces.append((scope, scope.symbol, chain, node, line))
         elif tail == "defvjp":

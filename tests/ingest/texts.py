@@ -65,4 +65,21 @@ def g(): return t.a.b(), pkg
 
 import pkg.sub.deep as pkg_sub
 """
-TEXTS = ("", FUNCTION, CLASS, REEXPORT, LAUNCH, WRAPPER, REPEATED, BROKEN, MISSING)
+REGISTRY = """
+from pkg.b import f as g
+class Registry: pass
+kernel_registry = Registry()
+
+@kernel_registry.register("one")
+def f(x): return g(x)
+
+@kernel_registry.register
+class C: pass
+
+kernel_registry.register("two", g)
+"""
+ASKING = """
+from pkg.a import kernel_registry
+def g(n): return kernel_registry.get("one", backend=n)(n), kernel_registry.get(n)
+"""
+TEXTS = ("", FUNCTION, CLASS, REEXPORT, LAUNCH, WRAPPER, REPEATED, BROKEN, MISSING, REGISTRY, ASKING)
