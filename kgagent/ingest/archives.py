@@ -14,7 +14,7 @@ from typing import IO
 from kgagent.errors import IngestError
 from kgagent.ingest.walk import MAX_BYTES
 
-KEPT_SUFFIXES = (".py", ".pyi", ".md", ".rst", ".txt", ".toml", ".yaml", ".yml", ".json", ".csv", ".sh", ".cfg")
+KEPT_SUFFIXES = (".py", ".pyi", ".md", ".rst", ".txt", ".toml", ".yaml", ".yml", ".json", ".csv", ".sh", ".cfg", ".html", ".htm", ".pdf")
 MAX_TOTAL_BYTES = 500_000_000  # the largest JAX repository seen holds 60 MB of text
 MAX_SECONDS = 2**32  # times beyond the year 2106 are damage, and some file systems refuse them
 ARCHIVES = (".whl", ".zip", ".tar.gz", ".tgz", ".tar", ".tar.bz2", ".tar.xz")

@@ -102,3 +102,15 @@ def from_markdown(text: str) -> list[list[object]]:
 
 def cells_of(line: str) -> list[str]:
     return [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+
+
+def from_rows(rows: list[tuple[int, int, list[str]]]) -> list[list[object]]:
+    """Rows of HTML tables, (table, line, cells); a table's first row is its header."""
+    found: list[list[object]] = []
+    table, columns = -1, {}
+    for number, line, cells in rows:
+        if number != table:
+            table, columns = number, columns_of(cells)
+        elif columns and (row := row_of(cells, columns)).get("name"):
+            found.append([line, row])
+    return found

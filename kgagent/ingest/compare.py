@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from kgagent.graph import Graph
+from kgagent.ingest import pdf
 from kgagent.ingest.records import Skipped
 from kgagent.ingest.shapes import FACTS_VERSION
 from kgagent.ingest.sources import Source, module_name
@@ -118,7 +119,8 @@ def plan_changes(graph: Graph, source: Source, files: list[Change]) -> Plan:
             continue
         file.key, file.was_module = known.key, known.was_module
         moved_below = file.is_package and file.submodules != before.get(file.module, ())
-        if not current or moved_below or (known.status != "skipped" and known.was_module != file.module) or not same_bytes(file, known, plan):
+        readable_now = known.status == "skipped" and known.reason == pdf.MISSING and pdf.available()
+        if not current or moved_below or readable_now or (known.status != "skipped" and known.was_module != file.module) or not same_bytes(file, known, plan):
             plan.read.append(file)
             continue
         file.sha, file.bytes, file.status, file.reason = known.sha, known.bytes, known.status, known.reason

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from kgagent.ingest.documents import KINDS, read_document
+from kgagent.ingest.documents import KINDS, PDF, read_document, read_pages
 from kgagent.ingest.facts import read_python
 from kgagent.ingest.modules import pack
-from kgagent.ingest.shapes import FAULTS, Parsed
+from kgagent.ingest.shapes import FAULTS, Parsed, Unreadable
 from kgagent.objects import Objects, sha256_hex
 
 _CODING = re.compile(rb"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)")
@@ -40,6 +40,8 @@ def parse(task: Task) -> Parsed:
     sha = task.disk if task.stored else objects.put(data, durable=False)
     try:
         return extract(task, data, sha)
+    except Unreadable as error:
+        return failed(task, sha, len(data), str(error))
     except RecursionError:
         return failed(task, sha, len(data), "nested too deeply to read")
     except FAULTS as error:
@@ -48,10 +50,13 @@ def parse(task: Task) -> Parsed:
 
 def extract(task: Task, data: bytes, sha: str) -> Parsed:
     """What a file's bytes hold; a file that isn't what its name says is skipped with the reason."""
+    kind = KINDS.get(Path(task.path).suffix)
+    if kind == PDF:
+        symbols, facts_of_pages = read_pages(data)
+        return Parsed(task.number, sha, len(data), "ok", "", "", symbols, b"", pack(facts_of_pages), {})
     text, problem = as_utf8(data)
     if problem:
         return failed(task, sha, len(data), problem)
-    kind = KINDS.get(Path(task.path).suffix)
     if kind is not None:
         symbols, facts_of_text = read_document(text.decode(), kind)
         return Parsed(task.number, sha, len(data), "ok", "", "", symbols, b"", pack(facts_of_text), {})

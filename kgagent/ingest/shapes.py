@@ -9,10 +9,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 # Bumped when facts change their shape: stored facts of another version are read from source again.
-FACTS_VERSION = 3
+FACTS_VERSION = 4
 
 # What a fault in reading one file may raise: it costs that file, never its source. Interrupts and refusals pass.
 FAULTS = (ArithmeticError, AssertionError, AttributeError, LookupError, MemoryError, NameError, RuntimeError, TypeError, ValueError)
+
+
+class Unreadable(ValueError):
+    """A file that can't be read, with the reason a person is told."""
+
 
 # Kinds of definitions.
 MODULE, CLASS, FUNCTION, CONSTANT, FIELD, REEXPORT, SECTION = "m", "c", "f", "k", "d", "r", "s"

@@ -10,6 +10,7 @@ from kgagent.ingest.records import Skipped
 from kgagent.ingest.sources import Source
 
 MAX_BYTES = 4_000_000  # the largest hand-written file seen in 30 JAX repositories is under 1 MB
+MAX_PDF_BYTES = 40_000_000  # figures weigh more than text
 SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "site-packages", ".git", ".venv", "venv"})
 
 
@@ -37,8 +38,9 @@ def files_of(source: Source, suffixes: tuple[str, ...]) -> tuple[list[Found], li
             found += _walk(start, folder, suffixes, skipped, seen)
     kept = []
     for file in sorted(found, key=lambda f: f.path):
-        if file.bytes > MAX_BYTES:
-            skipped.append(Skipped(file.path, f"{file.bytes / 1e6:.1f} MB: over {MAX_BYTES / 1e6:.0f} MB, taken for generated"))
+        most = MAX_PDF_BYTES if file.path.endswith(".pdf") else MAX_BYTES
+        if file.bytes > most:
+            skipped.append(Skipped(file.path, f"{file.bytes / 1e6:.1f} MB: over {most / 1e6:.0f} MB, taken for generated"))
         else:
             kept.append(file)
     return kept, skipped
