@@ -51,7 +51,6 @@ def offline(catalog: ModuleType, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
                 out.writestr(zipfile.ZipInfo(path, (2024, 8, 12, 1, 2, 4)), text)
         return wheel
 
-    monkeypatch.setattr(catalog, "download", download)
     monkeypatch.setattr("kgagent.ingest.fetch.download", download)
     return catalog
 
