@@ -92,7 +92,7 @@ def test_a_failing_package_costs_only_itself(offline: ModuleType, tmp_path: Path
 def test_a_second_run_reads_nothing_again(offline: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pins = [offline.Pinned("good", "1.0", "")]
     offline.catalogue(tmp_path / "ws", pins, tmp_path / "no-oracle.py")
-    monkeypatch.setattr(offline, "download", lambda *_: pytest.fail("downloaded again"))
+    monkeypatch.setattr("kgagent.ingest.fetch.download", lambda *_: pytest.fail("downloaded again"))
     entries, wiki = offline.catalogue(tmp_path / "ws", pins, tmp_path / "no-oracle.py")
     assert wiki["wiki_written"] == 0 and (entries[0].kernels, entries[0].oracle, entries[0].oracle_note) == (1, -1, "no-oracle.py is not there")
 
