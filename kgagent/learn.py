@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from kgagent.errors import UsageError
+from kgagent.errors import IngestError, UsageError
 from kgagent.evidence.lines import link_lines
 from kgagent.graph import Graph
 from kgagent.ingest import IngestReport, ingest
@@ -27,14 +27,25 @@ class Learned:
 
 
 def learn(graph: Graph, locators: Sequence[str], *, progress: Progress | None = None) -> Learned:
-    """Ingest, then link; a source that fails raises before anything of it is stored, those before it stay."""
+    """Ingest, then link. A source that fails raises, after those that were read are linked; nothing of the failed one is stored."""
     say = progress or (lambda step, done, total: None)
     if not all(locator.strip() for locator in locators):
         raise UsageError("an empty source", hint="kgagent ingest pkg:NAME, a folder or a file; . is this folder")
-    reports = ingest(graph, locators, progress=progress)
+    before = _stamp(graph)
+    try:
+        reports = ingest(graph, locators, progress=progress)
+    except IngestError:
+        if _stamp(graph) != before:
+            connect(graph, say)
+        raise
     if not any(r.parsed or r.moved or r.deleted or r.resolved_again for r in reports) and not _pages_touched(graph):
         return Learned(reports, 0, ())
     return Learned(reports, *connect(graph, say))
+
+
+def _stamp(graph: Graph) -> list[tuple[object, ...]]:
+    """What a finished source leaves behind; equal before and after means that none was written."""
+    return graph.rows("SELECT key, revision, ingested_at FROM source ORDER BY key")
 
 
 def connect(graph: Graph, say: Progress) -> tuple[int, tuple[str, ...]]:

@@ -15,7 +15,7 @@ from kgagent.graph import find as find_nodes
 from kgagent.graph import neighbors as walk
 
 HIDDEN_DATA = {"external"}
-MOST_STEPS = 8
+MOST_STEPS = 16
 ENDS, ENDS_OF_TYPES = 200, 5000  # ends followed a node on the way to --to: a hub's are many, those of a chosen type matter
 USES_SHOWN = 4
 

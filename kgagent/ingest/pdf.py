@@ -17,7 +17,7 @@ WALL_S = 120.0
 MEMORY_MB = 2048
 OUTPUT_KB = 32_768
 MAX_PAGES = 2_000
-MISSING = "PDF is read with pypdf, which is not installed: pip install pypdf, then ingest again"
+MISSING = "PDF is read with pypdf, which is not installed: pip install 'kgagent[documents]', then ingest again"
 
 
 @dataclass(frozen=True, slots=True)

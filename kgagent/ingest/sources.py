@@ -9,7 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from kgagent.errors import IngestError, UnknownThing, UsageError
+from kgagent.ingest.documents import SUFFIXES
 from kgagent.ingest.records import FETCHED
+
+READ_SUFFIXES = (".py", *SUFFIXES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,12 +40,17 @@ def locate(locator: str, trees: Path) -> Source:
 
 
 def on_disk(locator: str) -> Source:
-    """A folder, or one Python file."""
+    """A folder, or one file of a kind that is read."""
     path = Path(locator).expanduser()
     if not path.exists():
         installed_hint = f"kgagent ingest pkg:{locator}" if re.fullmatch(r"[A-Za-z][\w.-]*", locator) else "give a folder, a file, or pkg:NAME"
         raise UnknownThing("no such folder or file", where=locator, hint=f"for an installed package: {installed_hint}")
     path = path.resolve()
+    if not path.is_dir():
+        if not path.is_file():
+            raise UsageError("neither a folder nor an ordinary file", where=locator, hint="give a folder, a file, or pkg:NAME")
+        if path.suffix not in READ_SUFFIXES:
+            raise UsageError(f"no reader for {path.suffix or 'a file without suffix'}", where=locator, hint=f"read are {', '.join(READ_SUFFIXES)}")
     name = re.sub(r"[^\w.-]", "-", path.stem if path.is_file() else path.name) or "root"
     if path.is_file():
         return Source(name, str(path), path.parent, "", folders=(path.name,))

@@ -13,7 +13,7 @@ from kgagent.executor import ensure_reference, run_experiment
 from kgagent.graph import Graph, open_graph
 from kgagent.lanes import Lane, load_lane
 from kgagent.workspace import Workspace, create_workspace
-from tests.executor.toy import propose, write_toy
+from tests.executor.toy import TRIES, propose, write_toy
 
 
 @pytest.fixture(scope="session")
@@ -30,13 +30,15 @@ def toy_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def decided_home(toy_home: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same after a supported experiment."""
-    home = tmp_path_factory.mktemp("decided") / "w"
-    shutil.copytree(toy_home, home)
-    workspace = Workspace(home)
-    lane = load_lane(workspace, "toy")
-    with open_graph(workspace, write=True) as graph:
-        run_experiment(graph, lane, propose(graph, lane, "dot"))
+    """The same after a supported experiment, begun anew where a busy machine hid the tenfold gain from three pairs."""
+    for _ in range(TRIES):
+        home = tmp_path_factory.mktemp("decided") / "w"
+        shutil.copytree(toy_home, home)
+        workspace = Workspace(home)
+        lane = load_lane(workspace, "toy")
+        with open_graph(workspace, write=True) as graph:
+            if run_experiment(graph, lane, propose(graph, lane, "dot")).verdict != "inconclusive":
+                break
     return home
 
 

@@ -14,7 +14,7 @@ from kgagent.executor.journal import Journal, one_loop
 from kgagent.graph import Graph, open_graph
 from kgagent.lanes import Lane, load_lane
 from kgagent.workspace import Workspace
-from tests.executor.toy import impatient, propose
+from tests.executor.toy import TRIES, impatient, propose
 
 
 def run(toy_graph: tuple[Graph, Lane], impl: str, **more: object) -> ExperimentReport:
@@ -45,7 +45,13 @@ def test_a_faster_candidate_is_supported(decided_home: Path) -> None:
 
 
 def test_a_slower_candidate_is_refuted(toy_graph: tuple[Graph, Lane]) -> None:
-    sound(*toy_graph, run(toy_graph, "slow"), "refuted")
+    graph, lane = toy_graph
+    hypothesis = propose(graph, lane, "slow")
+    for tried in range(TRIES):
+        report = run_experiment(graph, lane, hypothesis, rerun=tried > 0)
+        if report.verdict != "inconclusive":
+            break
+    sound(graph, lane, report, "refuted")
 
 
 def walk(graph: Graph, report: ExperimentReport) -> None:

@@ -87,6 +87,7 @@ def ranks(x, w, count):
     return jax.lax.fori_loop(0, count, rounds, jnp.zeros_like(x))
 """
 
+TRIES = 3  # of an experiment whose effect a busy machine can hide, never of a wrong verdict
 IMPLS = (
     "plain", "dot", "slow", "claims_loop", "raises", "exits", "hangs", "floods", "forks", "hoards", "callback", "nan", "dtype", "shape", "tail", "imprecise",
     "ignores", "edits",

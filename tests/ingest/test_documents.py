@@ -231,7 +231,7 @@ def test_without_an_extractor_a_pdf_says_how_to_get_it_and_is_read_once_it_is_th
             for _ in range(2):
                 (report,) = ingest(graph, [str(tree)])
                 assert [str(p) for p in report.problems] == [f"paper.pdf: {pdf.MISSING}"]
-        assert "pip install pypdf" in pdf.MISSING
+        assert "kgagent[documents]" in pdf.MISSING
         (report,) = ingest(graph, [str(tree)])
         assert report.problems == ()
         assert [doc for *_, doc in sections_of(graph)] == ["Tiles of VMEM"]

@@ -73,6 +73,8 @@ def test_versions_in_file_names(filename: str, name: str, version: str) -> None:
         ("pkg:no-such-package-here", "no installed package"),
         ("pkg:json/nothing", "has no nothing"),
         ("no/such/folder", "no such folder"),
+        ("/dev/null", "neither a folder nor an ordinary file"),
+        ("/etc/hostname", "no reader for a file without suffix"),
         ("pypi:bad name", "not a package and version"),
         ("git:-u@x", "not a repository"),
         ("pkg:math", "no Python source|no installed package"),
