@@ -10,6 +10,7 @@ import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from kgagent.errors import IngestError
 from kgagent.graph import Graph
 from kgagent.graph.words import split_identifier
 from kgagent.ingest.launches import Launch
@@ -21,6 +22,8 @@ MADE_BY = "ingest"
 BULK_FILES = 25  # from here on one statement for text search beats a trigger a row
 EXTERNAL_DATA = '{"external": true}'
 TEXT_TRIGGERS = ("node_text_insert", "node_text_update", "node_text_delete")
+# Rules about edges that say `supports` or `refutes`: ingest writes none, which is checked before they are put back.
+VERDICT_TRIGGERS = ("edge_supports", "edge_other_verdict")
 TEXT_TABLES = (("node_fts", "name, words, doc"), ("node_trigram", "id"))
 # Built after the rows where a bulk ingest adds much to what is there: building an index costs a sixth of filling it row by row.
 LATE_INDEXES = ("edge_out", "edge_in", "edge_file", "node_kind", "node_file", "node_source")
@@ -52,6 +55,7 @@ class Writer:
             self._keys = dict(graph.rows("SELECT id, key FROM node"))
         self._triggers: list[str] = []
         self._indexes: list[str] = []
+        self.first_edge = 0
         self._unindexed: set[int] = set()  # nodes from before whose text search rows were taken away
         if bulk:
             self.db.execute(f"PRAGMA cache_size = -{BULK_CACHE_KB}")
@@ -61,9 +65,11 @@ class Writer:
 
     def _set_aside(self, files: int) -> None:
         """Take away what is cheaper to build at the end; inside the transaction, so that a crash brings it back."""
-        self._triggers = [self._sql(name) for name in TEXT_TRIGGERS]
-        for name in TEXT_TRIGGERS:
+        aside = (*TEXT_TRIGGERS, *VERDICT_TRIGGERS)
+        self._triggers = [self._sql(name) for name in aside]
+        for name in aside:
             self.db.execute(f"DROP TRIGGER {name}")
+        self.first_edge = int(self.graph.value("SELECT coalesce(max(key), 0) + 1 FROM edge"))
         if self.graph.value("SELECT coalesce(max(key), 0) FROM edge") < files * EDGES_PER_FILE * LATE_SHARE:
             self._indexes = [self._sql(name) for name in LATE_INDEXES]
             for name in LATE_INDEXES:
@@ -137,6 +143,8 @@ class Writer:
                 insert = f"INSERT INTO {table}(rowid, {columns}) SELECT key, {columns} FROM node WHERE"
                 self.db.execute(f"{insert} key >= ? ORDER BY key", (self.first_key,))
                 self.db.executemany(f"{insert} key = ?", keys)
+            if self.graph.value("SELECT 1 FROM edge WHERE key >= ? AND type IN ('supports', 'refutes')", self.first_edge):
+                raise IngestError("ingest may not say what only a verdict says", where="edges that support or refute")
             for sql in self._triggers:
                 self.db.execute(sql)
             self._triggers = []

@@ -71,7 +71,10 @@ def _of_kind(concepts: Iterable[Concept], kind: str) -> Iterator[tuple[Concept, 
 def _symbols(graph: Graph, concepts: Sequence[Concept]) -> Iterator[tuple[Match, int | None]]:
     """Definitions of what a glob names, and every call or use of it."""
     globs = _Globs()
-    for concept, detector in _of_kind(concepts, "symbol"):
+    wanted = tuple(_of_kind(concepts, "symbol"))
+    if not wanted:
+        return
+    for concept, detector in wanted:
         for pattern in detector.patterns:
             globs.add(pattern, concept.id, detector)
     named: dict[int, list[tuple[_Glob, str]]] = {}

@@ -332,3 +332,13 @@ def test_forget_gives_names_back(tmp_path: Path) -> None:
         fresh = contents(graph)
     for table in ("node", "edge", "module", "depends"):
         assert left[table] == fresh[table], table
+
+
+@pytest.mark.parametrize("files", [2, 30])
+def test_rules_set_aside_for_speed_are_back_afterwards(tmp_path: Path, files: int) -> None:
+    tree = write_tree(tmp_path / "tree", {f"m{i}.py": f"def f{i}(): pass\n" for i in range(files)})
+    triggers = "SELECT name, sql FROM sqlite_master WHERE type IN ('trigger', 'index') ORDER BY name"
+    with graph_in(tmp_path / "ws") as graph:
+        before = graph.rows(triggers)
+        ingest(graph, [str(tree)])
+        assert graph.rows(triggers) == before
