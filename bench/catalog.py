@@ -14,7 +14,6 @@ import sys
 import tempfile
 import time
 import tomllib
-import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -156,9 +155,6 @@ def read_package(graph: Graph, pin: Pinned) -> Entry:
         ingest(graph, [pin.locator])
     except KgError as error:
         entry.error = str(error).splitlines()[0]
-    except Exception as error:  # noqa: BLE001 - a fault met in one package must not cost the others
-        frame = traceback.extract_tb(error.__traceback__)[-1]
-        entry.error = f"a fault in kgagent: {type(error).__name__}: {error} ({Path(frame.filename).name}:{frame.lineno})"
     entry.seconds = round(time.perf_counter() - started, 1)
     return entry
 

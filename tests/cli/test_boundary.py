@@ -135,7 +135,6 @@ def test_a_damaged_config_names_the_file(filled: Workspace) -> None:
     assert "kgagent.toml" in done.stderr
 
 
-@pytest.mark.skipif(os.geteuid() != 0 and not os.access("/proc/self", os.R_OK), reason="needs /proc")
 def test_init_twice_changes_nothing(tmp_path: Path) -> None:
     root = tmp_path / "w"
     assert kgagent("-w", str(root), "init").returncode == 0
