@@ -27,8 +27,9 @@ def resolve(graph: Graph, text: str) -> Node:
         return node
     hits = find_nodes(graph, text, limit=8)
     named = [hit.node for hit in hits if hit.node.name == text and not hit.node.data.get("external")]
-    if len(named) == 1:
-        return named[0]
+    defined = [node for node in named if node.data.get("kind") != "constant"]  # `X = other.X` is another name, not another thing
+    if len(named) == 1 or len(defined) == 1:
+        return defined[0] if defined else named[0]
     if named:
         raise UnknownThing(f"{text!r} is the name of {len(named)} nodes", hint="one of: " + ", ".join(n.id for n in named))
     near = ", ".join(hit.node.id for hit in hits[:4])
@@ -122,7 +123,8 @@ def neighbors(state: State, name: str, goal: str | None, hops: int, types: tuple
         if goal:
             if resolve(graph, goal).id == node.id:
                 raise UsageError(f"{node.id} is both ends of that path", hint="name two nodes")
-            path = shortest_path(graph, node.id, resolve(graph, goal).id, types=types, max_hops=MOST_STEPS, cap=ENDS_OF_TYPES if types else ENDS)
+            ends = ENDS_OF_TYPES if types else ENDS
+            path = shortest_path(graph, node.id, resolve(graph, goal).id, types=types, direction=direction, max_hops=MOST_STEPS, cap=ends)
             if not path:
                 kinds = f" along {', '.join(types)}" if types else ""
                 raise UnknownThing(f"no path of at most {MOST_STEPS} steps{kinds} from {node.id} to {goal}", hint="kgagent neighbors shows what each leads to")

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Sequence
 from kgagent.graph.records import Edge, Neighbor, Neighborhood, Node
 from kgagent.graph.store import EDGE_COLUMNS, NODE_COLUMNS, Graph, edge_of, node_of
 
+WAYS = (("out", "src", "dst"), ("in", "dst", "src"))
 HUB = 200  # edges one way, beyond which a node is asked type by type
 
 
@@ -23,7 +24,7 @@ def neighbors(graph: Graph, id_: str, *, hops: int = 1, types: Sequence[str] = (
     for hop in range(1, hops + 1):
         following: list[int] = []
         for key in frontier:
-            for way, mine, other in (("out", "src", "dst"), ("in", "dst", "src")):
+            for way, mine, other in WAYS:
                 if direction not in ("both", way):
                     continue
                 for type_, ends, total in _ends(graph, key, mine, other, types, cap):
@@ -90,21 +91,20 @@ def _types(graph: Graph, key: int, column: str) -> list[str]:
         found.append(type_)
 
 
-def shortest_path(graph: Graph, start: str, goal: str, *, types: Sequence[str] = (), max_hops: int = 5, cap: int = 200) -> tuple[Edge, ...]:
-    """The fewest edges from one node to another, only of `types` where any are given, direction ignored; () where `max_hops` don't suffice."""
+def shortest_path(
+    graph: Graph, start: str, goal: str, *, types: Sequence[str] = (), direction: str = "both", max_hops: int = 5, cap: int = 200
+) -> tuple[Edge, ...]:
+    """The fewest edges from one node to another, along `types` and `direction` (both, out, in) only; () where `max_hops` don't suffice."""
     type_sql = "AND type IN (SELECT value FROM json_each(?))" if types else ""
     type_values = (json.dumps(list(types)),) if types else ()
+    ways = [f"SELECT key, {other} FROM edge WHERE {mine} = ? {type_sql} LIMIT ?" for way, mine, other in WAYS if direction in ("both", way)]
     source, target = graph.need(start).key, graph.need(goal).key
     came: dict[int, tuple[int, int]] = {}
     seen, frontier = {source}, [source]
     for _ in range(max_hops):
         following: list[int] = []
         for key in frontier:
-            rows = graph.rows(
-                f"""SELECT * FROM (SELECT key, dst FROM edge WHERE src = ? {type_sql} LIMIT ?)
-                    UNION ALL SELECT * FROM (SELECT key, src FROM edge WHERE dst = ? {type_sql} LIMIT ?)""",
-                key, *type_values, cap, key, *type_values, cap,
-            )  # fmt: skip
+            rows = [row for sql in ways for row in graph.rows(sql, key, *type_values, cap)]
             for edge_key, other in rows:
                 if other not in seen:
                     seen.add(other)

@@ -123,6 +123,17 @@ def test_a_name_stands_for_its_node(filled: Workspace) -> None:
     assert "concept:splash-attention" in kgagent("-w", str(filled.root), "show", "Splash attention").stdout
 
 
+def test_another_name_for_a_class_is_not_another_class(filled: Workspace) -> None:
+    with open_graph(filled, write=True) as graph:
+        graph.put_nodes(
+            [
+                NewNode("sym:a.Config", "symbol", "Config", "test", data={"kind": "class"}),
+                NewNode("sym:b.Config", "symbol", "Config", "test", data={"kind": "constant"}),
+            ]
+        )
+    assert kgagent("-w", str(filled.root), "show", "Config").stdout.startswith("sym:a.Config")
+
+
 def test_completion_scripts() -> None:
     for shell in ("bash", "zsh", "fish"):
         assert "_KGAGENT_COMPLETE" in kgagent("completion", shell).stdout

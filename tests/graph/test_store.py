@@ -216,6 +216,18 @@ def test_a_path_is_shortest_and_whole(edges: list[tuple[int, int]], ends: tuple[
     assert len(path) == expected
 
 
+DIRECTED = [("both", 2), ("out", 3), ("in", 0)]
+
+
+@pytest.mark.parametrize(("direction", "steps"), DIRECTED)
+def test_a_path_keeps_to_its_direction(graph: Graph, direction: str, steps: int) -> None:
+    graph.put_nodes(nodes("sym:a", "sym:b", "sym:c", "sym:d", "sym:hub"))
+    graph.put_edges(
+        [NewEdge(x, "calls", y, "test") for x, y in (("sym:a", "sym:b"), ("sym:b", "sym:c"), ("sym:c", "sym:d"), ("sym:a", "sym:hub"), ("sym:d", "sym:hub"))]
+    )
+    assert len(shortest_path(graph, "sym:a", "sym:d", direction=direction)) == steps
+
+
 def test_threads_are_not_half_read(graph: Graph, workspace: Workspace) -> None:
     graph.put_nodes(nodes("sym:a"))
     seen: list[bool] = []
