@@ -198,11 +198,13 @@ def flame(state: State, run_name: str, output: Path, as_json: bool) -> None:
     from kgagent.evidence.recorded import weighed_from_graph
     from kgagent.workspace import write_atomic
 
+    if output.suffix not in (".svg", ".json"):
+        raise UsageError(f"{output.name} is neither .svg nor .json", hint="-o flame.svg, or -o flame.json for speedscope")
+    if not output.resolve().parent.is_dir():
+        raise UsageError(f"no folder {output.parent}", where=str(output), hint="make it first, or name another")
     with open_graph(state.workspace) as graph:
         run = recorded_run(graph, run_name)
         weighed = weighed_from_graph(graph, run)
-    if output.suffix not in (".svg", ".json"):
-        raise UsageError(f"{output.name} is neither .svg nor .json", hint="-o flame.svg, or -o flame.json for speedscope")
     drawn = flame_svg(weighed, run) if output.suffix == ".svg" else speedscope(weighed, run)
     write_atomic(output, drawn.encode())
     emit(

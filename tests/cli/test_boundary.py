@@ -82,6 +82,8 @@ FAILURES = [
     (["verify", "exp:attention/9999"], 2, "9999"),
     (["why", "the"], 2, ""),
     (["kernels"], 2, "no kernels"),
+    (["flame", "x", "-o", "/no/such/folder/x.svg"], 2, "no folder /no/such/folder"),
+    (["flame", "x", "-o", "x.png"], 2, "neither .svg nor .json"),
     (["find", "splash", "--kind", "bogus"], 2, "kind 'bogus'"),
     (["neighbors", "sym:a.splash", "--to", "sym:a.splash"], 2, "both ends"),
     (["neighbors", "sym:a.splash", "--to", "concept:splash-attention", "--type", "calls"], 2, "along calls"),
